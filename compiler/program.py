@@ -1,0 +1,60 @@
+"""A captured program: its IR together with what the IR does not say (names, trees, real state)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils._pytree import TreeSpec
+    from xdsl.dialects.builtin import ModuleOp
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf of an input or output tree: tensor number `index`, or a Python constant."""
+
+    index: int = -1
+    constant: Any = None
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.index >= 0
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of the IR function; also on the function as attributes `fx.name` and `fx.kind`."""
+
+    name: str
+    kind: Literal["input", "parameter", "buffer", "constant"]
+
+
+@dataclass
+class Program:
+    """An imported program.
+
+    Attributes:
+        module: `func.func @main` over handles. Each argument carries `alias.root`, `fx.name`, `fx.kind`.
+        arguments: one per IR argument, in order: state first, then the user's tensors in tree order.
+        in_tree, in_leaves: structure of `(args, kwargs)`; a tensor leaf names an IR argument.
+        out_tree, out_leaves: structure of the result; a tensor leaf names a result of the IR function.
+        state: real tensors of the arguments that are not inputs, by name.
+        owner: the nn.Module whose tensors are looked up by name at each call, or None.
+        rebound: module attributes that the program binds to a new tensor: name -> result of the IR function.
+        training: training flag of every submodule at capture, by qualified name.
+        symbolic: names of the dynamic dimensions, empty for a static program.
+    """
+
+    module: ModuleOp
+    arguments: tuple[Argument, ...]
+    in_tree: TreeSpec
+    in_leaves: tuple[Leaf, ...]
+    out_tree: TreeSpec
+    out_leaves: tuple[Leaf, ...]
+    state: dict[str, torch.Tensor] = field(default_factory=dict)
+    owner: torch.nn.Module | None = None
+    rebound: dict[str, int] = field(default_factory=dict)
+    training: dict[str, bool] = field(default_factory=dict)
+    symbolic: tuple[str, ...] = ()
