@@ -1,0 +1,156 @@
+"""A thin layer over jaxlib's StableHLO bindings: interned types, typed constants, and the few forms every rule needs.
+
+Everything is emitted at the current insertion point and location, inside the builder's context. Element types go by
+their MLIR spelling (`dialects.types.ELEMENTS`), shapes are tuples of int.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+
+def make_context() -> ir.Context:
+    """An MLIR context that knows func, StableHLO and CHLO."""
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    hlo.register_dialect(context)
+    chlo.register_dialect(context)
+    context.enable_multithreading(False)
+    return context
+
+
+class Builder:
+    """Types and constants of one context. Make it, and use it, inside `with context`."""
+
+    def __init__(self) -> None:
+        signed, unsigned = ir.IntegerType.get_signless, ir.IntegerType.get_unsigned
+        self.elements: dict[str, ir.Type] = {
+            "f64": ir.F64Type.get(), "f32": ir.F32Type.get(), "f16": ir.F16Type.get(), "bf16": ir.BF16Type.get(),
+            "f8E4M3FN": ir.Float8E4M3FNType.get(), "f8E5M2": ir.Float8E5M2Type.get(),
+            "i64": signed(64), "i32": signed(32), "i16": signed(16), "i8": signed(8), "i1": signed(1),
+            "ui64": unsigned(64), "ui32": unsigned(32), "ui16": unsigned(16), "ui8": unsigned(8),
+            "complex<f32>": ir.ComplexType.get(ir.F32Type.get()), "complex<f64>": ir.ComplexType.get(ir.F64Type.get()),
+        }  # fmt: skip
+        self._names = {kind: name for name, kind in self.elements.items()}
+        self.tensor = functools.lru_cache(maxsize=None)(self._tensor)
+
+    def _tensor(self, element: str, shape: tuple[int, ...]) -> ir.RankedTensorType:
+        return ir.RankedTensorType.get(shape, self.elements[element])
+
+    def element(self, value: ir.Value) -> str:
+        """MLIR spelling of the element type of a value."""
+        return self._names[ir.RankedTensorType(value.type).element_type]
+
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        return tuple(ir.RankedTensorType(value.type).shape)
+
+    # -- constants -----------------------------------------------------------------------------
+
+    def splat(self, value: complex | float | int | bool, element: str, shape: tuple[int, ...] = ()) -> ir.Value:
+        """One Python number `shape`-many times, stored once; converted to the element type as PyTorch fills."""
+        kind = self.elements[element]
+        if element.startswith("complex"):
+            whole = complex(value)
+            dtype = np.complex64 if element == "complex<f32>" else np.complex128
+            scalar = hlo.constant(ir.DenseElementsAttr.get(np.array(whole, dtype), type=kind, shape=[]))
+            return hlo.broadcast_in_dim(self.tensor(element, shape), scalar, []) if shape else scalar
+        if isinstance(kind, ir.IntegerType):
+            width, unsigned = kind.width, element.startswith("ui")
+            number = int(value) if element != "i1" else int(bool(value))
+            if element != "i1":
+                number &= (1 << width) - 1  # integers wrap, as in PyTorch
+                if not unsigned and number >> (width - 1):
+                    number -= 1 << width
+            scalar = ir.IntegerAttr.get(kind, number)
+        else:
+            scalar = ir.FloatAttr.get(kind, float(value))  # type: ignore[arg-type]
+        return hlo.constant(ir.DenseElementsAttr.get_splat(self.tensor(element, shape), scalar))
+
+    def literal(self, array: np.ndarray, element: str) -> ir.Value:
+        """A constant with the bits of `array` (for bf16 and the 8-bit floats: the raw bits as unsigned integers)."""
+        array = np.ascontiguousarray(array)
+        if array.dtype.kind == "V" or array.dtype.name in ("bfloat16",) or array.dtype.name.startswith("float8"):
+            array = array.view(f"u{array.dtype.itemsize}")
+        return hlo.constant(ir.DenseElementsAttr.get(array, type=self.elements[element], shape=array.shape))
+
+    # -- forms ---------------------------------------------------------------------------------
+
+    def convert(self, value: ir.Value, element: str) -> ir.Value:
+        """Element-wise conversion with PyTorch's rules (complex to real drops the imaginary part; to bool: != 0)."""
+        source = self.element(value)
+        if source == element:
+            return value
+        if source.startswith("complex") and not element.startswith("complex"):
+            if element == "i1":
+                return self.compare("NE", value, self.splat(0, source, self.shape(value)))
+            return self.convert(hlo.real(value), element)
+        if element == "i1":
+            return self.compare("NE", value, self.splat(0, source, self.shape(value)))
+        return hlo.convert(self.tensor(element, self.shape(value)), value)
+
+    def broadcast(self, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+        """Broadcast to `shape` by PyTorch's rule: dimensions align from the right, size 1 repeats."""
+        have = self.shape(value)
+        if have == shape:
+            return value
+        first = len(shape) - len(have)
+        kept = [i for i, size in enumerate(have) if size == shape[first + i]]
+        if len(kept) < len(have):
+            value = self.reshape(value, tuple(have[i] for i in kept))
+        return hlo.broadcast_in_dim(self.tensor(self.element(value), shape), value, [first + i for i in kept])
+
+    def reshape(self, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+        return value if self.shape(value) == shape else hlo.reshape(self.tensor(self.element(value), shape), value)
+
+    def transpose(self, value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+        permutation = list(permutation)
+        return value if permutation == sorted(permutation) else hlo.transpose(value, permutation)
+
+    def iota(self, element: str, shape: tuple[int, ...], dimension: int) -> ir.Value:
+        return hlo.iota(self.tensor(element, shape), dimension)
+
+    def compare(self, direction: str, left: ir.Value, right: ir.Value) -> ir.Value:
+        """`direction` is EQ NE LT LE GT GE; the comparison kind follows from the element type."""
+        element = self.element(left)
+        if element[0] == "u" or element == "i1":
+            kind = "UNSIGNED"
+        else:
+            kind = "SIGNED" if element[0] == "i" else "FLOAT"
+        return hlo.compare(
+            left, right, hlo.ComparisonDirectionAttr.get(direction), compare_type=hlo.ComparisonTypeAttr.get(kind)
+        )
+
+    def reduce(
+        self,
+        values: Sequence[ir.Value],
+        initial: Sequence[ir.Value],
+        dimensions: Sequence[int],
+        body: Callable[..., ir.Value | Sequence[ir.Value]],
+    ) -> list[ir.Value]:
+        """`stablehlo.reduce`; `body` gets the accumulators, then the elements, as 0-d tensors."""
+        gone = set(dimensions)
+        types = [
+            self.tensor(self.element(v), tuple(s for i, s in enumerate(self.shape(v)) if i not in gone)) for v in values
+        ]
+        op = hlo.ReduceOp(types, list(values), list(initial), sorted(gone))
+        self.region(op, [v.type for v in initial] * 2, body)
+        return list(op.results)
+
+    def region(
+        self, op: ir.OpView, types: Sequence[ir.Type], body: Callable[..., ir.Value | Sequence[ir.Value]], index: int = 0
+    ) -> None:
+        """Give region `index` of `op` one block over `types` that ends in `stablehlo.return body(...)`."""
+        block = op.regions[index].blocks.append(*types)
+        with ir.InsertionPoint(block):
+            out = body(*block.arguments)
+            hlo.return_(list(out) if isinstance(out, Sequence) else [out])
