@@ -34,9 +34,6 @@ def convolution(b: Builder, call: Call) -> ir.Value:
     stride, padding, dilation, extra = (
         _per_dimension(v, len(spatial)) for v in (stride, padding, dilation, output_padding)
     )
-    batched = len(b.shape(x)) == len(b.shape(weight))
-    if not batched:
-        x, shape = b.reshape(x, (1, *b.shape(x))), (1, *shape)
     if transposed:
         # The gradient of a convolution: spread the input by the stride, and slide the reversed kernel over it.
         reach = [d * (k - 1) for d, k in zip(dilation, b.shape(weight)[2:], strict=True)]
@@ -55,4 +52,4 @@ def convolution(b: Builder, call: Call) -> ir.Value:
     if bias is not None:
         column = b.reshape(b.convert(bias, b.element(out)), (shape[1], *([1] * len(spatial))))
         out = hlo.add(out, b.broadcast(column, shape))
-    return b.reshape(b.convert(out, element), call.types[0][1]) if not batched else finish(b, call, out)
+    return finish(b, call, out)
