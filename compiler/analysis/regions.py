@@ -215,8 +215,9 @@ def _relation(a: _Runs, b: _Runs) -> Relation:
         return Relation.OVERLAPS
     if _residues_disjoint(a, b):
         return Relation.DISJOINT
-    if a.dims and b.dims and a.dims[-1][0] == b.dims[-1][0]:
-        answer = _same_outer_stride(a, b)
+    left, right = _split(a, b), _split(b, a)
+    if left.dims and right.dims and left.dims[-1][0] == right.dims[-1][0]:
+        answer = _same_outer_stride(left, right)
         if answer is not None:
             return answer
     if not a.dims or not b.dims:
@@ -237,6 +238,17 @@ def _residues_disjoint(a: _Runs, b: _Runs) -> bool:
     modulus = math.gcd(*(stride for stride, _ in (*a.dims, *b.dims)))
     shift = (b.start - a.start) % modulus
     return a.run <= shift and shift + b.run <= modulus
+
+
+def _split(a: _Runs, b: _Runs) -> _Runs:
+    """`a` with its outer dimension cut into blocks of b's outer stride, where that goes without a rest."""
+    if not a.dims or not b.dims:
+        return a
+    (stride, count), (outer, _) = a.dims[-1], b.dims[-1]
+    blocks, rest = divmod(outer, stride)
+    if rest or blocks < 2 or count % blocks or count == blocks:
+        return a
+    return _Runs(a.start, a.run, (*a.dims[:-1], (stride, blocks), (outer, count // blocks)))
 
 
 def _same_outer_stride(a: _Runs, b: _Runs) -> Relation | None:
