@@ -69,7 +69,7 @@ class Memories:
 
 
 def extent(window: Geometry, size: int) -> tuple[int, int]:
-    """First byte and one past the last byte a window touches; (0, 0) when it is empty."""
+    """First byte and one past the last byte of a static window on elements of `size` bytes; (0, 0) when empty."""
     if 0 in window.sizes:
         return 0, 0
     last = window.offset + sum((n - 1) * s for n, s in zip(window.sizes, window.strides, strict=True))

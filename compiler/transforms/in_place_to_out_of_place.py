@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, MemRefType, ModuleOp, NoneAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from compiler.analysis.memories import Memories, Memory, Place, analyze, memory_order
-from compiler.analysis.regions import Region, Relation, coincide, relation, self_overlaps
+from compiler.analysis.regions import Region, Relation, coincide, region, relation, self_overlaps
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from compiler.transforms.memory_state import Emitter, Key, MemoryState
 from compiler.transforms.remove_dead_values import erase_dead_values
-from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Results, Table
+from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp, ValueCallOp, operand_numbers
 from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits, value_type
 
@@ -82,9 +82,9 @@ def _value_type(handle: SSAValue) -> Attribute:
 
 
 def _region(key: Key) -> Region:
-    size = ELEMENTS[key.element][1]
-    window = key.window
-    return Region(window.offset * size, window.sizes, tuple(s * size for s in window.strides), size)
+    found = region(key.window, ELEMENTS[key.element][1])
+    assert found is not None, "the analysis refuses dynamic shapes"
+    return found
 
 
 class ConstantBecomesValue(RewritePattern):
@@ -167,9 +167,9 @@ class CallBecomesValueCall(RewritePattern):
         pointwise = "fx.pointwise" in op.attributes
         for number in writes:
             key = self.state.key(op.args[number])
-            region, memory = _region(key), self.state.place(op.args[number]).memory
+            bytes_, memory = _region(key), self.state.place(op.args[number]).memory
             if number in reads or not _uniform(op, reads):
-                if self_overlaps(region) is not Relation.DISJOINT and key.window.numel > 1:
+                if self_overlaps(bytes_) is not False:
                     raise _refusal(op, f"{op.target.data} writes a window that meets one element more than once")
             for other in sorted((reads | set(writes)) - {number}):
                 handle = op.args[other]
@@ -180,7 +180,7 @@ class CallBecomesValueCall(RewritePattern):
                     if other in writes:
                         raise _refusal(op, f"{op.target.data} writes the same memory through two operands")
                     continue
-                if relation(region, _region(second)) is Relation.DISJOINT:
+                if relation(bytes_, _region(second)) is Relation.DISJOINT:
                     continue
                 if pointwise and other not in writes and _coincide(key, second):
                     continue
@@ -340,14 +340,11 @@ def _bindings(function: FuncOp, state: FunctionState, numbers: dict[int, int]) -
                 numbers.get(id(memory), -1),
                 key.element,
                 key.window,
-                _is_written(state, handle),
+                memory.written,
+                key.lazy,
             )
         )
     return tuple(bindings)
-
-
-def _is_written(state: FunctionState, handle: SSAValue) -> bool:
-    return state.place(handle).memory.written
 
 
 def _call_properties(op: CallOp) -> dict[str, Attribute]:
@@ -380,4 +377,4 @@ def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:
     return argument
 
 
-__all__ = ["InPlaceToOutOfPlace", "NoneAttr", "Results", "make_out_of_place"]
+__all__ = ["InPlaceToOutOfPlace", "make_out_of_place"]
