@@ -296,7 +296,7 @@ def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
     for op in reversed(old):
         if not isinstance(op, ReturnOp):
             block.erase_op(op)
-    erase_dead_values(block)
+    erase_dead_values(function.body)
     _finish(function, block, handles, values, state)
 
 
