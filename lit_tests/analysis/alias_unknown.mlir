@@ -3,7 +3,7 @@
 // What is not known is assumed to be the worst: no root, `may` results, dynamic sizes, ops without aliases.
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: alias.location = "root 0 [0, 16)"
-// CHECK-SAME: alias.location = "unknown 0 or root 0 [?]"
+// CHECK-SAME: alias.location = "unknown 0 or root 0 or root 3 [?]"
 func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}, %y: memref<4xf32>,
                 %n: memref<?xf32> {alias.root = #alias.root<3, 16 bytes>}) -> memref<4xf32> {
   // CHECK: "own.opaque"{{.*}}alias.location = ["fresh 0 or root 0 [?]", "fresh 1 [0, 16)"]
