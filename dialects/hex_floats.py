@@ -18,7 +18,7 @@ MAX_ELEMENTS = 1 << 24
 
 
 @dataclass
-class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+class _Element(AttrParser._TensorLiteralElement):
     """A literal that still has its text when its type becomes known."""
 
     def to_type(self, parser: AttrParser, type: Any) -> Any:

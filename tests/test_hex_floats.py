@@ -37,13 +37,15 @@ def data(text: str) -> DenseIntOrFPElementsAttr:
 def test_round_trip(element, value: float, count: int) -> None:
     if element == f16 and abs(value) > 65504 and not math.isinf(value):
         value = 65504.0  # the largest finite f16
-    constant = DenseIntOrFPElementsAttr.from_list(TensorType(element, [count + 1]), [value] * count + [1.5 if count > 1 else value])
+    values = [value] * count + ([1.5] if count > 1 else [])
+    constant = DenseIntOrFPElementsAttr.from_list(TensorType(element, [len(values)]), values)
     read = data(to_text(ConstantOp.create(properties={"data": constant}, result_types=[constant.type])))
     assert read.data.data == constant.data.data
 
 
 def test_complex_round_trip() -> None:
-    constant = DenseIntOrFPElementsAttr.from_list(TensorType(ComplexType(f32), [2]), [(math.inf, 1.5), (2.0**24, -0.25)])
+    kind = TensorType(ComplexType(f32), [2])
+    constant = DenseIntOrFPElementsAttr.from_list(kind, [(math.inf, 1.5), (2.0**24, -0.25)])
     read = data(to_text(ConstantOp.create(properties={"data": constant}, result_types=[constant.type])))
     assert read.data.data == constant.data.data
 
