@@ -18,6 +18,5 @@ config.test_source_root = here
 config.test_exec_root = os.path.join(root, "build", "lit")
 config.suffixes = [".mlir"]
 config.test_format = InProcess({"%opt": "compiler.driver:main"})
-config.environment["PYTHONPATH"] = root
 config.environment["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
-config.substitutions.append(("%opt", f"{sys.executable} -m compiler.driver"))
+config.substitutions.append(("%opt", f"{sys.executable} {root}/tools/compiler-opt"))
