@@ -6,7 +6,7 @@ import io
 from bisect import bisect_right
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import UNKNOWN_LOC, Builtin, FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import Func
 from xdsl.ir import Operation
 from xdsl.printer import Printer
@@ -32,12 +32,17 @@ class _LocatingParser(IRParser):
     def __init__(self, context: Context, text: str, name: str):
         super().__init__(context, text, name)
         self.file = StringAttr(name)
+        self.innermost = 0
+        """Where the operation starts that is being read, the place to name when the reader itself fails."""
         self.lines = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
 
     def parse_operation(self) -> Operation:
         position = self._current_token.span.start
+        around, self.innermost = self.innermost, position
         op = super().parse_operation()
-        if isinstance(op.location, UnknownLoc):
+        self.innermost = around
+        # An explicit `loc(unknown)` is another object than the default.
+        if op.location is UNKNOWN_LOC:
             line = bisect_right(self.lines, position)
             op.location = FileLineColLoc(self.file, IntAttr(line), IntAttr(position - self.lines[line - 1] + 1))
         return op
@@ -49,7 +54,7 @@ def parse(text: str, name: str = "<text>", context: Context | None = None) -> Mo
     parser: _LocatingParser | None = None
 
     def position() -> str:
-        return f"{name}:{_line_column(text, parser.pos)}" if parser else f"{name}:1:1"
+        return f"{name}:{_line_column(text, parser.innermost)}" if parser else f"{name}:1:1"
 
     try:
         parser = _LocatingParser(context, text, name)
