@@ -30,9 +30,13 @@ def make_context() -> ir.Context:
 
 
 class Builder:
-    """Types and constants of one context. Make it, and use it, inside `with context`."""
+    """Types and constants of one context. Make it, and use it, inside `with context`.
 
-    def __init__(self) -> None:
+    `target` is "xla" or "neuron": rules choose by it where the two accept, or run well, different forms.
+    """
+
+    def __init__(self, target: str = "xla") -> None:
+        self.target = target
         signed, unsigned = ir.IntegerType.get_signless, ir.IntegerType.get_unsigned
         self.elements: dict[str, ir.Type] = {
             "f64": ir.F64Type.get(), "f32": ir.F32Type.get(), "f16": ir.F16Type.get(), "bf16": ir.BF16Type.get(),
