@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StringAttr,
     TensorType,
+    UnitAttr,
     f64,
     i1,
     i64,
@@ -325,6 +326,8 @@ class CallOp(IRDLOperation):
         effects: which operands are read and written.
         aliases: how each result relates to an operand's memory.
         value: the out-of-place twin, for a writing op that has one.
+        pointwise: element i of what is written depends on element i of the operands only, so that source and
+            destination may be one window.
     """
 
     name = "fx.call"
@@ -337,11 +340,12 @@ class CallOp(IRDLOperation):
     effects = prop_def(Effects)
     aliases = prop_def(Results)
     value = opt_prop_def(ValueForm)
+    pointwise = opt_prop_def(UnitAttr)
 
     custom_directives = (CallArguments,)
     assembly_format = (
         "$target custom<CallArguments>($args, $arguments, $keywords) `effects` `` $effects `results` `` $aliases "
-        "(`value` `` $value^)? attr-dict `:` functional-type($args, $outs)"
+        "(`value` `` $value^)? (`pointwise` $pointwise^)? attr-dict `:` functional-type($args, $outs)"
     )
 
     def verify_(self) -> None:

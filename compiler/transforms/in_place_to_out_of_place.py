@@ -164,7 +164,7 @@ class CallBecomesValueCall(RewritePattern):
 
     def _refuse_order_dependence(self, op: CallOp, reads: set[int], writes: tuple[int, ...]) -> None:
         """Refuse when the result would depend on the order in which elements are visited."""
-        pointwise = "fx.pointwise" in op.attributes
+        pointwise = op.pointwise is not None
         for number in writes:
             key = self.state.key(op.args[number])
             bytes_, memory = _region(key), self.state.place(op.args[number]).memory
