@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
     from compiler.lowering.builder import Builder
+    from compiler.lowering.windows import Part
 
 type_name = tuple[str, tuple[int, ...]]
 """Element type by MLIR spelling, and sizes."""
@@ -43,7 +44,7 @@ class Call:
         return self.kwargs.get(name, default)
 
 
-Rule = Callable[["Builder", Call], "ir.Value | Sequence[ir.Value]"]
+Rule = Callable[["Builder", Call], "ir.Value | Part | Sequence[ir.Value]"]
 RULES: dict[str, Rule] = {}
 """Overload -> rule. Filled when the family modules are imported (`compiler.lowering.load_rules`)."""
 

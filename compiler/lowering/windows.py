@@ -7,6 +7,7 @@ A window that is a box becomes reshape, slice and transpose; replacing a plain b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -253,28 +254,33 @@ def _scatter_box(b: Builder, base: ir.Value, value: ir.Value, box: Box) -> ir.Va
             column = hlo.add(step, column)
         columns.append(column)
     updates = block(b, value, box)
-    return assign(b, b.reshape(base, box.dims), columns, axes, stepped, others, updates)
+    return scatter(b, b.reshape(base, box.dims), columns, axes, stepped, others, updates)
 
 
 def _scatter_flat(b: Builder, base: ir.Value, value: ir.Value, window: Geometry) -> ir.Value:
     numel = math.prod(b.shape(base))
-    return assign(b, b.reshape(base, (numel,)), [flat_positions(b, window)], [0], [0], [], value)
+    return scatter(b, b.reshape(base, (numel,)), [flat_positions(b, window)], [0], [0], [], value)
 
 
-def assign(
+def scatter(
     b: Builder,
     base: ir.Value,
-    columns: list[ir.Value],
-    axes: list[int],
-    inserted: list[int],
-    window_at: list[int],
+    columns: Sequence[ir.Value],
+    axes: Sequence[int],
+    inserted: Sequence[int],
+    window_at: Sequence[int],
     updates: ir.Value,
+    combine: Callable[[ir.Value, ir.Value], ir.Value] | None = None,
 ) -> ir.Value:
-    """A scatter that replaces; `columns` hold one coordinate each, with a last dimension of one."""
+    """`base` with updates at indexed places; without `combine(old, new)` they replace what is there.
+
+    Each of `columns` holds the coordinate along one of `axes` and has a last dimension of one. `inserted` are
+    the axes that updates do not have, `window_at` the dimensions of updates that are axes of the base.
+    """
     rank = len(b.shape(columns[0])) - 1
-    indices = columns[0] if len(columns) == 1 else hlo.concatenate(columns, rank)
-    numbers = hlo.ScatterDimensionNumbers.get(window_at, inserted, [], [], axes, rank)
+    indices = columns[0] if len(columns) == 1 else hlo.concatenate(list(columns), rank)
+    numbers = hlo.ScatterDimensionNumbers.get(list(window_at), sorted(inserted), [], [], list(axes), rank)
     op = hlo.ScatterOp([base.type], [base], indices, [updates], numbers, indices_are_sorted=False, unique_indices=False)
     scalar = b.tensor(b.element(base), ())
-    b.region(op, [scalar, scalar], lambda old, new: new)
+    b.region(op, [scalar, scalar], combine or (lambda old, new: new))
     return op.results[0]
