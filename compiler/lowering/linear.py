@@ -18,7 +18,7 @@ def contract(
     batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> ir.Value:  # fmt: skip
     """dot_general in the accumulation type: batch dimensions, then the free ones of `left`, then of `right`."""
-    numbers = hlo.DotDimensionNumbers.get(*(list(d) for d in (*batch, *contracted)))
+    numbers = hlo.DotDimensionNumbers.get(list(batch[0]), list(batch[1]), list(contracted[0]), list(contracted[1]))
     have, other = b.shape(left), b.shape(right)
     shape = [have[d] for d in batch[0]]
     shape += [s for d, s in enumerate(have) if d not in batch[0] and d not in contracted[0]]
@@ -45,40 +45,42 @@ def _plus(b: Builder, call: Call, product: ir.Value) -> ir.Value:
     return finish(b, call, product)
 
 
-@lowering("aten.mm.default", "aten.bmm.default")
+@lowering("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
 def mm(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, matrix_product(b, *call.args[:2]))
+    return finish(b, call, matrix_product(b, call.args[0], call.args[1]))
 
 
-@lowering("aten.mm.dtype", "aten.bmm.dtype")
-def mm_dtype(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, matrix_product(b, *call.args[:2]))
+@lowering("aten._int_mm.default")
+def int_mm(b: Builder, call: Call) -> ir.Value:
+    """i8 times i8 in i32."""
+    left, right = (b.convert(v, call.types[0][0]) for v in call.args)
+    return finish(b, call, matrix_product(b, left, right))
 
 
 @lowering("aten.addmm.default", "aten.baddbmm.default")
 def addmm(b: Builder, call: Call) -> ir.Value:
-    return _plus(b, call, matrix_product(b, *call.args[1:3]))
+    return _plus(b, call, matrix_product(b, call.args[1], call.args[2]))
 
 
 @lowering("aten.addbmm.default")
 def addbmm(b: Builder, call: Call) -> ir.Value:
     """The batch is summed as well: one contraction over both."""
-    return _plus(b, call, contract(b, *call.args[1:3], ((0, 2), (0, 1))))
+    return _plus(b, call, contract(b, call.args[1], call.args[2], ((0, 2), (0, 1))))
 
 
 @lowering("aten.mv.default")
 def mv(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, contract(b, *call.args[:2], ((1,), (0,))))
+    return finish(b, call, contract(b, call.args[0], call.args[1], ((1,), (0,))))
 
 
 @lowering("aten.addmv.default")
 def addmv(b: Builder, call: Call) -> ir.Value:
-    return _plus(b, call, contract(b, *call.args[1:3], ((1,), (0,))))
+    return _plus(b, call, contract(b, call.args[1], call.args[2], ((1,), (0,))))
 
 
 @lowering("aten.dot.default")
 def dot(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, contract(b, *call.args[:2], ((0,), (0,))))
+    return finish(b, call, contract(b, call.args[0], call.args[1], ((0,), (0,))))
 
 
 @lowering("aten.vdot.default")
@@ -115,7 +117,10 @@ def matmul(b: Builder, call: Call) -> ir.Value:
     if len(b.shape(right)) == 2:
         product = contract(b, left, right, ((len(b.shape(left)) - 1,), (0,)))
     else:
-        leads = [(1,) * (max(len(b.shape(left)), len(b.shape(right))) - len(b.shape(v))) + b.shape(v)[:-2] for v in (left, right)]
+        leads = [
+            (1,) * (max(len(b.shape(left)), len(b.shape(right))) - len(b.shape(v))) + b.shape(v)[:-2]
+            for v in (left, right)
+        ]
         lead = tuple(m if n == 1 else n for n, m in zip(*leads, strict=True))
         left, right = (b.broadcast(v, (*lead, *b.shape(v)[-2:])) for v in (left, right))
         product = matrix_product(b, left, right)
