@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
@@ -29,8 +28,10 @@ class _Geometry:
         spatial: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
     ) -> _Geometry:
         """A list of one number stands for every spatial dimension."""
-        lists = [list(v) * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation)]
-        return _Geometry(*lists, groups)
+        strides, paddings, dilations = (
+            list(v) * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation)
+        )
+        return _Geometry(strides, paddings, dilations, groups)
 
     def extent(self, kernel: Sequence[int]) -> list[int]:
         """Distance from a kernel's first element to its last."""
@@ -38,7 +39,9 @@ class _Geometry:
 
 
 def _padding(widths: list[tuple[int, int]]) -> ir.DenseElementsAttr:
-    return ir.DenseElementsAttr.get(np.array(widths, np.int64))
+    i64 = ir.IntegerType.get_signless(64)
+    numbers: list[ir.Attribute] = [ir.IntegerAttr.get(i64, width) for pair in widths for width in pair]
+    return ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get((len(widths), 2), i64))
 
 
 def _correlate(b: Builder, x: ir.Value, weight: ir.Value, how: _Geometry, shape: tuple[int, ...]) -> ir.Value:
