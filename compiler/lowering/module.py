@@ -340,7 +340,9 @@ def decode(attribute: Attribute) -> Any:
             return None
         case IntegerAttr():
             number = attribute.value.data
-            return bool(number) if isinstance(attribute.type, IntegerType) and attribute.type.width.data == 1 else number
+            return (
+                bool(number) if isinstance(attribute.type, IntegerType) and attribute.type.width.data == 1 else number
+            )
         case FloatAttr():
             return attribute.value.data
         case StringAttr() | Constant():
