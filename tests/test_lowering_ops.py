@@ -12,8 +12,7 @@ from jaxlib import _jax, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
-from compiler.lowering import activation, attention, convolution, creation, elementwise, linear  # noqa: F401
-from compiler.lowering import normalization, pooling, reductions, shaping, sorting  # noqa: F401
+from compiler.lowering import load_rules
 from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, Call
 
@@ -67,13 +66,12 @@ class Case:
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     tolerance: tuple[float, float] | None = None
-    sort_of: str = ""
 
     @property
     def name(self) -> str:
         kinds = [str(v.dtype).split(".")[1] for v in _leaves(self.args) if isinstance(v, torch.Tensor)]
         rest = [str(v) for v in [*_leaves(self.args), *self.kwargs.values()] if not isinstance(v, torch.Tensor)]
-        return f"{self.target.removeprefix('aten.')}-{'-'.join(kinds)}-{'-'.join(rest)}{self.sort_of}"[:110]
+        return f"{self.target.removeprefix('aten.')}-{'-'.join(kinds)}-{'-'.join(rest)}"[:110]
 
     def eager(self) -> list[torch.Tensor]:
         packet, overload = self.target.removeprefix("aten.").split(".")
@@ -107,7 +105,8 @@ def elementwise_cases() -> list[Case]:
         "floor ceil round trunc frac abs neg sign reciprocal isnan isinf isfinite isposinf isneginf signbit sgn square " \
         "relu gelu silu softplus mish leaky_relu elu hardtanh hardswish hardsigmoid nan_to_num logical_not angle".split()  # fmt: skip
     for name in unary:
-        cases += [case(name, edge(d)) for d in FLOATS]
+        # Eager gelu(inf) is NaN or inf, by how the loop was vectorised.
+        cases += [case(name, edge(d) if name != "gelu" else edge(d)[:13]) for d in FLOATS]
         cases.append(case(name, t(37, seed=3, low=-4, high=4)))
     for name in ("asin", "acos", "atanh", "erfinv"):
         cases += [case(name, t(23, dtype=d, low=-1, high=1), tolerance=(1e-5, 1e-5) if d is f32 else None) for d in FLOATS]
@@ -123,7 +122,7 @@ def elementwise_cases() -> list[Case]:
 
     arithmetic = ["add.Tensor", "sub.Tensor", "mul.Tensor", "maximum", "minimum", "remainder.Tensor", "fmod.Tensor"]
     for name in [*arithmetic, "div.Tensor", "atan2", "fmax", "fmin", "floor_divide", "copysign.Tensor", "hypot", "logaddexp"]:
-        cases += [case(name, *pairs(d)) for d in FLOATS if not (name == "fmod.Tensor" and False)]
+        cases += [case(name, *pairs(d)) for d in FLOATS]
     for name in arithmetic + ["fmax", "floor_divide", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor", "div.Tensor"]:
         for d in (i64, i32, u8):
             left, right = pairs(d)
@@ -223,7 +222,7 @@ def shaping_cases() -> list[Case]:
               case("new_zeros", y, [2]), case("new_ones", x, [2]), case("scalar_tensor", 2.5), case("scalar_tensor", 3, dtype=i64), case("eye", 3), case("eye.m", 2, 4, dtype=i64),
               case("fill.Scalar", x, 2), case("fill.Scalar", y, 2.7), case("fill.Tensor", x, torch.tensor(3)), case("zero", x), case("arange", 5), case("arange", 5.5), case("arange.start", 2, 7),
               case("arange.start_step", 1, 2, 0.3), case("arange.start_step", 9, 1, -3), case("arange.start", 0.5, 4), case("arange", 5, dtype=bf16), case("arange", 3, dtype=f64),
-              case("arange.start_step", 0.0, 6.0, 2, dtype=i32), case("linspace", 0, 1, 7), case("linspace", -3.0, 2.5, 1), case("linspace", 1, 9, 5, dtype=f64), case("tril_indices", 3, 4, 1), case("triu_indices", 3, 4)]  # fmt: skip
+              case("arange.start_step", 0.0, 6.0, 2, dtype=i32), case("div.Tensor", torch.arange(1.0, 200), torch.arange(1.0, 200)[:, None]), case("linspace", 0, 1, 7), case("linspace", -3.0, 2.5, 1), case("linspace", 1, 9, 5, dtype=f64), case("tril_indices", 3, 4, 1), case("triu_indices", 3, 4)]  # fmt: skip
     return cases
 
 
@@ -264,10 +263,11 @@ def reduction_cases() -> list[Case]:
 def layer_cases() -> list[Case]:
     cases = []
     for d in FLOATS:
+        loose = (5e-2, 2e-2) if d in (f16, bf16) else None  # eager rounds between the steps of these
         a, m, v = t(3, 4, dtype=d), t(4, 5, dtype=d), t(4, dtype=d)
         batch, other = t(2, 3, 4, dtype=d), t(2, 4, 5, dtype=d)
         cases += [case("mm", a, m), case("bmm", batch, other), case("addmm", t(5, dtype=d), a, m), case("addmm", t(3, 5, dtype=d), a, m, beta=0.5, alpha=2), case("addmm", torch.full((5,), nan, dtype=d), a, m, beta=0),
-                  case("baddbmm", t(2, 3, 5, dtype=d), batch, other, alpha=0.5), case("addbmm", t(3, 5, dtype=d), batch, other), case("mv", a, v), case("addmv", t(3, dtype=d), a, v), case("dot", v, v),
+                  case("baddbmm", t(2, 3, 5, dtype=d), batch, other, alpha=0.5), case("addbmm", t(3, 5, dtype=d), batch, other, tolerance=loose), case("mv", a, v), case("addmv", t(3, dtype=d), a, v), case("dot", v, v),
                   case("linear", batch, t(6, 4, dtype=d), t(6, dtype=d)), case("linear", v, t(6, 4, dtype=d)), case("matmul", batch, m), case("matmul", batch, other), case("matmul", v, m), case("matmul", a, v), case("matmul", batch[:, None], other)]  # fmt: skip
         x = t(2, 6, 5, dtype=d, low=-3, high=5)
         w, c = t(5, dtype=d), t(5, dtype=d, seed=1)
@@ -280,8 +280,8 @@ def layer_cases() -> list[Case]:
         image = t(2, 4, 7, 6, dtype=d)
         bias = t(4, dtype=d)
         cases += [case("convolution", image, t(4, 4, 3, 3, dtype=d), bias, [1, 1], [1, 1], [1, 1], False, [0, 0], 1), case("convolution", image, t(4, 2, 3, 2, dtype=d), None, [2, 1], [1, 0], [1, 2], False, [0, 0], 2),
-                  case("convolution", image, t(4, 1, 3, 3, dtype=d), bias, [1], [1], [1], False, [0], 4), case("convolution", image, t(4, 2, 3, 2, dtype=d), bias[:2], [2, 3], [1, 0], [1, 2], True, [1, 0], 1),
-                  case("convolution", image, t(4, 3, 3, 2, dtype=d), None, [2, 1], [1, 1], [1, 1], True, [0, 0], 2), case("convolution", t(2, 4, 9, dtype=d), t(6, 4, 3, dtype=d), None, [2], [1], [1], False, [0], 1)]  # fmt: skip
+                  case("convolution", image, t(4, 1, 3, 3, dtype=d), bias, [1], [1], [1], False, [0], 4), case("convolution", image, t(4, 2, 3, 2, dtype=d), bias[:2], [2, 3], [1, 0], [1, 2], True, [1, 0], 1, tolerance=loose),
+                  case("convolution", image, t(4, 3, 3, 2, dtype=d), None, [2, 1], [1, 1], [1, 1], True, [0, 0], 2, tolerance=loose), case("convolution", t(2, 4, 9, dtype=d), t(6, 4, 3, dtype=d), None, [2], [1], [1], False, [0], 1)]  # fmt: skip
         cases += [case("max_pool2d_with_indices", image, [3, 2], [2, 2], [1, 0]), case("max_pool2d_with_indices", image, [2], [], [0], [2]), case("max_pool2d_with_indices", image[0], [2, 2], [3, 3], [1], [1], True)]
         cases += [case("avg_pool2d", image, [3, 2], [2, 2], [1, 0]), case("avg_pool2d", image, [3], [2], [1], True), case("avg_pool2d", image, [3], [2], [1], False, False), case("avg_pool2d", image[0], [2, 2], [], [0], False, True, 3)]
     cases += [case("mm", t(3, 4, dtype=i64), t(4, 5, dtype=i64)), case("mm", t(3, 4, dtype=c64), t(4, 5, dtype=c64)), case("dot", t(4, dtype=i32), t(4, dtype=i32)), case("vdot", t(4, dtype=c64), t(4, dtype=c64, seed=3)), case("addr", t(3, 4), t(3), t(4), alpha=2),
@@ -303,6 +303,9 @@ def layer_cases() -> list[Case]:
 
 
 FAMILIES = {"elementwise": elementwise_cases(), "shaping": shaping_cases(), "reduction": reduction_cases(), "layer": layer_cases()}
+
+
+load_rules()
 
 
 class Compiled:

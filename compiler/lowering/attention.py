@@ -44,8 +44,8 @@ def _scores(b: Builder, query: ir.Value, key: ir.Value, scale: float | None, ful
     return b.reshape(hlo.multiply(product, like(b, factor, product)), full)
 
 
-def _masked(b: Builder, scores: ir.Value, mask: ir.Value | None, causal: bool) -> ir.Value:
-    """Add the mask; a bool mask and the causal triangle (aligned at the top left) set what they exclude to -inf."""
+def _masked(b: Builder, scores: ir.Value, mask: ir.Value | None, causal: bool, excludes: bool) -> ir.Value:
+    """Add the mask; a bool mask that excludes, and the causal triangle (aligned at the top left), set to -inf."""
     shape = b.shape(scores)
     excluded = like(b, -math.inf, scores)
     if causal:
@@ -53,13 +53,14 @@ def _masked(b: Builder, scores: ir.Value, mask: ir.Value | None, causal: bool) -
         scores = hlo.select(b.broadcast(b.compare("LE", columns, rows), shape), scores, excluded)
     if mask is None:
         return scores
-    if b.element(mask) == "i1":
+    if b.element(mask) == "i1" and excludes:
         return hlo.select(b.broadcast(mask, shape), scores, excluded)
     return hlo.add(scores, b.broadcast(b.convert(mask, b.element(scores)), shape))
 
 
 def _attend(
-    b: Builder, call: Call, mask: ir.Value | None, dropout: float, causal: bool, scale: float | None
+    b: Builder, call: Call, mask: ir.Value | None, dropout: float, causal: bool, scale: float | None, *,
+    excludes: bool = True,
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Output, attention weights, and masked scores."""
     if dropout:
@@ -67,7 +68,7 @@ def _attend(
     query, key, value = call.args[:3]
     full = (*b.shape(query)[:-1], b.shape(key)[-2])
     query, key, value = _grouped(b, query, key, value)
-    scores = _masked(b, _scores(b, query, key, scale, full), mask, causal)
+    scores = _masked(b, _scores(b, query, key, scale, full), mask, causal, excludes)
     weights = masked_softmax(b, scores, len(full) - 1)
     rows = b.reshape(weights, (*b.shape(query)[:-1], full[-1]))
     out = matrix_product(b, rows, b.convert(value, wide(b.element(value))))
@@ -96,7 +97,8 @@ def _plain_arguments(call: Call) -> tuple[Any, float, bool, Any]:
 
 @lowering("aten._scaled_dot_product_attention_math.default")
 def attention_math(b: Builder, call: Call) -> list[ir.Value]:
-    out, weights, _ = _attend(b, call, *_plain_arguments(call))
+    """Here a bool mask is a number like any other: the public operator converts it before it calls this one."""
+    out, weights, _ = _attend(b, call, *_plain_arguments(call), excludes=False)
     return [out, finish(b, call, weights, 1)]
 
 

@@ -46,6 +46,15 @@ def sign_bit(b: Builder, x: ir.Value) -> ir.Value:
     return b.compare("LT", x, like(b, 0, x))
 
 
+def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """A correctly rounded quotient. XLA turns division by a broadcast value into a product with its reciprocal, where
+    49 / 49 is less than 1; behind a barrier, which it drops before fusing, the divisor no longer looks like one."""
+    made = None if isinstance(y.owner, ir.Block) else y.owner.name
+    if b.target == "xla" and kind(b, x) == 2 and made in ("stablehlo.broadcast_in_dim", "stablehlo.constant"):
+        (y,) = hlo.OptimizationBarrierOp([y]).results
+    return hlo.divide(x, y)
+
+
 # -- functions that are one operation ----------------------------------------------------------
 
 for _name, _operation in {
@@ -68,7 +77,7 @@ for _name, _operation in {"floor": hlo.floor, "ceil": hlo.ceil, "round": hlo.rou
     )
 
 register_pointwise(lambda b, x, y: hlo.multiply(x, y), "aten.mul.Tensor", "aten.mul.Scalar")
-register_pointwise(lambda b, x, y: hlo.divide(x, y), "aten.div.Tensor", "aten.div.Scalar")
+register_pointwise(divide, "aten.div.Tensor", "aten.div.Scalar")
 register_pointwise(lambda b, x: hlo.negate(x), "aten.neg.default", exact=True)
 register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
 
@@ -135,12 +144,12 @@ def floor_divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     if kind(b, x) != 2:
         quotient = hlo.divide(x, y)
         return hlo.select(down, hlo.subtract(quotient, like(b, 1, x)), quotient)
-    quotient = hlo.divide(hlo.subtract(x, rest), y)
+    quotient = divide(b, hlo.subtract(x, rest), y)
     quotient = hlo.select(down, hlo.subtract(quotient, like(b, 1, x)), quotient)
     floor = hlo.floor(quotient)
     off = b.compare("GT", hlo.subtract(quotient, floor), like(b, 0.5, x))
     floor = hlo.select(off, hlo.add(floor, like(b, 1, x)), floor)
-    plain = hlo.divide(x, y)
+    plain = divide(b, x, y)
     floor = hlo.select(b.compare("EQ", quotient, like(b, 0, x)), copy_sign(b, like(b, 0, x), plain), floor)
     return hlo.select(b.compare("EQ", y, like(b, 0, y)), plain, floor)
 
@@ -151,7 +160,7 @@ def div_mode(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
     if mode == "floor":
         return finish(b, call, floor_divide(b, x, y))
-    quotient = hlo.divide(x, y)
+    quotient = divide(b, x, y)
     return finish(b, call, truncate(b, quotient) if mode == "trunc" else quotient)
 
 

@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.elementwise import absolute, is_nan, kind, like
+from compiler.lowering.elementwise import absolute, divide, is_nan, kind, like
 from compiler.lowering.promotion import category, wide
 from compiler.lowering.registry import Call, lowering
 
@@ -70,7 +70,7 @@ def count(b: Builder, x: ir.Value, dims: Sequence[int]) -> int:
 
 def average(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
     total = add_up(b, x, dims, keep)
-    return hlo.divide(total, like(b, count(b, x, dims), total))
+    return divide(b, total, like(b, count(b, x, dims), total))
 
 
 def variance(
