@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # XLA's notices; read when its library is loaded
+from jaxlib import _jax, xla_client
 
-from jaxlib import _jax, xla_client  # noqa: E402
-
-from compiler.errors import CompileError  # noqa: E402
-from compiler.export.hlo import check_shapes, interface  # noqa: E402
-from compiler.export.signature import check_aliases  # noqa: E402
+from compiler.errors import CompileError
+from compiler.export.hlo import check_shapes, interface
+from compiler.export.signature import check_aliases
 
 NO_FUSION: dict[str, Any] = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0}
 """Overrides under which the copies of a compiled program are those its alias table asks for.
