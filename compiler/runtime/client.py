@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
-from jaxlib import _jax, xla_client
+from jaxlib import _jax, utils, xla_client
 
 from compiler.errors import CompileError
 from compiler.export.hlo import check_shapes, interface
@@ -21,6 +22,8 @@ CPU fusion duplicates a cache write into each of its readers, which hides whethe
 @functools.cache
 def cpu_client() -> Any:
     """The CPU client of this process. Calls run in the caller's thread: a result is there when they return."""
+    if "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
+        utils.absl_set_min_log_level(2)  # errors only: making a client writes notices to stderr
     return xla_client.make_cpu_client(asynchronous=False)
 
 
