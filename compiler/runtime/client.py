@@ -6,13 +6,11 @@ import functools
 import os
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # XLA's notices; read when its library is loaded
+from jaxlib import _jax, utils, xla_client
 
-from jaxlib import _jax, xla_client  # noqa: E402
-
-from compiler.errors import CompileError  # noqa: E402
-from compiler.export.hlo import check_shapes, interface  # noqa: E402
-from compiler.export.signature import check_aliases  # noqa: E402
+from compiler.errors import CompileError
+from compiler.export.hlo import check_shapes, interface
+from compiler.export.signature import check_aliases
 
 NO_FUSION: dict[str, Any] = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0}
 """Overrides under which the copies of a compiled program are those its alias table asks for.
@@ -24,6 +22,8 @@ CPU fusion duplicates a cache write into each of its readers, which hides whethe
 @functools.cache
 def cpu_client() -> Any:
     """The CPU client of this process. Calls run in the caller's thread: a result is there when they return."""
+    if "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
+        utils.absl_set_min_log_level(2)  # errors only: making a client writes notices to stderr
     return xla_client.make_cpu_client(asynchronous=False)
 
 

@@ -84,6 +84,10 @@ class Guards:
             self._judge_storages(tensors)
         return addresses, self._staged
 
+    def check_one(self, index: int, tensor: torch.Tensor) -> None:
+        """Raise GuardError unless the tensor, by itself, can be argument number `index`."""
+        self._judge(index, tensor)
+
     def _judge(self, index: int, tensor: torch.Tensor) -> None:
         """Raise for an argument that differs, unless only in a stride that reaches no element."""
         binding, (dtype, shape, stride, neg, conj) = self._bindings[index], self._expected[index]
