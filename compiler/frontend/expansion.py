@@ -24,6 +24,7 @@ from compiler.frontend.forms import Form, Forms, Handle, number
 from compiler.frontend.schemas import Facts, Parameter, bind, draws_now, expands, facts, metadata_twin, overload_name, writes_now
 from dialects.alias import ResultAlias, effects, results
 from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
+from dialects.types import row_major
 
 
 @dataclass(frozen=True)
@@ -272,12 +273,11 @@ class Recorder(TorchDispatchMode):
         if isinstance(tensor, FakeTensor):
             raise UnsupportedError("the operator uses a tensor that comes neither from its operands nor from a call")
         memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, tensor.numel() * tensor.element_size())
-        dense = tensor.detach().contiguous()
-        form = self.forms.get(dense.dtype, dense.shape, dense.stride(), 0, "")
+        with _disable_current_modes():
+            data = constant_data(tensor)
+        form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
         self._new_slot(tensor, form, memory)
-        self.steps.append(
-            Step({"data": constant_data(dense)}, (), (form.type,), (Made(form, -1, memory.bytes),), constant=True)
-        )
+        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), constant=True))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = [r for r in _tensors(result)]
