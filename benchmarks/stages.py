@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.table import Table
 from xdsl.context import Context
 
-from compiler.compilation import values_of_graph
 from compiler.export.hlo import to_hlo
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
@@ -51,7 +50,7 @@ def once(program: torch.export.ExportedProgram) -> tuple[int, dict[str, float]]:
     times["import"], imported = measure(lambda: import_graph(captured))
     function = entry(imported.module)
     times["out of place"], _ = measure(lambda: make_out_of_place(function))
-    times["decompose"], _ = measure(lambda: Decompose(to_values=values_of_graph).apply(Context(), imported.module))
+    times["decompose"], _ = measure(lambda: Decompose().apply(Context(), imported.module))
     times["verify"], _ = measure(lambda: verify(imported.module))
     times["StableHLO"], lowered = measure(lambda: lower(imported.module))
     times["HLO"], _ = measure(lambda: to_hlo(lowered))

@@ -50,9 +50,9 @@ def compile(
 
 def load(directory: str | PathLike[str]) -> Executable:
     """The executable that `Executable.save` wrote; runs without the original program."""
-    from compiler.runtime.executable import load as load_executable
+    from compiler.runtime.executable import Executable
 
-    return load_executable(directory)
+    return Executable.load(directory)
 
 
 def __getattr__(name: str) -> Any:

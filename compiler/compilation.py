@@ -68,7 +68,7 @@ def compile_program(
     with stages.measure("out of place"):
         make_out_of_place(function)
     with stages.measure("decompose"):
-        Decompose(to_values=values_of_graph).apply(Context(), imported.module)
+        Decompose().apply(Context(), imported.module)
     with stages.measure("verify"):
         verify(imported.module)
     with stages.measure("StableHLO"):
@@ -78,17 +78,17 @@ def compile_program(
         names = [b.name for b in signature.bindings]
         inputs = [", ".join(names[a] for a in signature.bound(p)) for p in range(len(signature.parameters))]
         proto = to_hlo(stablehlo, inputs)
-    return Executable(
+    executable = Executable(
         signature,
         proto,
-        stablehlo=lambda: str(stablehlo),
+        lambda: str(stablehlo),
         state=imported.state,
         owner=imported.owner,
         training=imported.training,
         stages=_stage_texts(captured, imported.module, donate),
-        timings=stages.seconds,
-        counts=stages.counts,
     )
+    executable.timings, executable.counts = stages.seconds, stages.counts
+    return executable
 
 
 def _stage_texts(captured: Captured, functional: ModuleOp, donate: Sequence[int | str] | str) -> dict[str, Any]:
@@ -105,13 +105,6 @@ def _stage_texts(captured: Captured, functional: ModuleOp, donate: Sequence[int 
         return str(module)
 
     return {"import": lambda: str(handles()), "analyzed": analyzed, "functional": lambda: str(functional)}
-
-
-def values_of_graph(captured: Captured) -> ModuleOp:
-    """A captured graph as a purified module; what `decompose` splices in place of one call."""
-    module = import_graph(captured).module
-    make_out_of_place(entry(module), carriers=False)
-    return module
 
 
 def mark_donated(program: Program, donate: Sequence[int | str] | str) -> None:

@@ -63,13 +63,15 @@ class Executable:
 
     Attributes:
         copied_bytes: bytes the last call had to copy back because it could not run in place (misaligned memory).
+        timings: seconds per stage of its compilation; empty for a loaded one.
+        counts: ops imported, and how many of them write; empty for a loaded one.
     """
 
     def __init__(
         self,
         signature: Signature,
         hlo: bytes,
-        stablehlo: str = "",
+        stablehlo: str | Callable[[], str] = "",
         *,
         state: Mapping[str, torch.Tensor] | None = None,
         owner: torch.nn.Module | None = None,
@@ -87,6 +89,8 @@ class Executable:
         self.signature = signature
         self.hlo_proto = hlo
         self.copied_bytes = 0
+        self.timings: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
         self._stablehlo = stablehlo
         self._stages = dict(stages or {})
         self._options = options
@@ -119,7 +123,7 @@ class Executable:
         """Write an artifact (docs/artifact.md) with the state as it is now; "omit" leaves parameters and buffers out."""
         with self._lock:
             state = self._state.available()
-            artifact.write(directory, self.signature, self.hlo_proto, self._stablehlo, state, weights)
+            artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights)
 
     def bind(self, state: Mapping[str, torch.Tensor] | torch.nn.Module) -> Executable:
         """Use these tensors, by name, as the state from now on. They are not copied: calls write into them."""
@@ -140,6 +144,11 @@ class Executable:
         return self
 
     # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """The tensors of arguments that are no inputs, by name: those the next call reads and writes."""
+        return self._state.available()
 
     @property
     def io_map(self) -> dict[int, int]:
@@ -183,7 +192,7 @@ class Executable:
 
     def stablehlo(self) -> str:
         """The StableHLO text."""
-        return self._stablehlo
+        return self._stablehlo() if callable(self._stablehlo) else self._stablehlo
 
     def hlo_text(self) -> str:
         """The exported HLO as text."""
