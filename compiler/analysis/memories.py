@@ -136,7 +136,10 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         if result.places[argument].memory.written:
             merged.add(argument.index)
     _merge(result, block.args, shared, merged)
-    for place in {id(p.memory): p for p in result.places.values()}.values():
+    owners: dict[int, Place] = {}
+    for place in result.places.values():
+        owners.setdefault(id(place.memory), place)  # the first handle is the memory itself, the others are views of it
+    for place in owners.values():
         _lay_out(place.memory, block.args, place.origin, carriers)
     seen: dict[int, Memory] = {}
     for argument in block.args:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, StringAttr
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, StringAttr, UnitAttr
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.constants import attribute, constant_data
@@ -248,6 +248,8 @@ class Recorder(TorchDispatchMode):
         for tensor in _tensors((args, list(kwargs.values()))):
             self._ensure(tensor)
         result = func(*args, **kwargs)
+        if isinstance(result, FakeTensor) and known.returns and known.returns[0] and not _writes(known):
+            result = _as_eager(func, args, kwargs, result)
         self._record(func, known, args, kwargs, result)
         return result
 
@@ -353,7 +355,7 @@ class Recorder(TorchDispatchMode):
             later.append((out, form, memory))
         for out, form, memory in later:
             self._new_slot(out, form, memory)
-        self._emit(overload_name(func), call, made, entries, _value_form(known, call))
+        self._emit(overload_name(func), call, made, entries, _value_form(known, call), known.pointwise)
 
     def _same(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> int:
         """The operand that a result is: the same object, or by the schema the operand it writes."""
@@ -472,7 +474,13 @@ class Recorder(TorchDispatchMode):
     # -- emitting --------------------------------------------------------------------------------
 
     def _emit(
-        self, name: str, call: _Call, made: Sequence[Made], entries: Sequence[ResultAlias], value: ValueForm | None
+        self,
+        name: str,
+        call: _Call,
+        made: Sequence[Made],
+        entries: Sequence[ResultAlias],
+        value: ValueForm | None,
+        pointwise: bool = False,
     ) -> None:
         properties: dict[str, Attribute] = {
             "target": StringAttr(name),
@@ -484,6 +492,8 @@ class Recorder(TorchDispatchMode):
             properties["keywords"] = DictionaryAttr(call.keywords)
         if value is not None:
             properties["value"] = value
+        if pointwise and call.writes:
+            properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
         types = tuple(m.form.type for m in made)
         self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))
@@ -500,6 +510,32 @@ class Recorder(TorchDispatchMode):
         if isinstance(out, dict):
             return {name: self._structure(item) for name, item in out.items()}
         return out
+
+
+def _writes(known: Facts) -> bool:
+    return any(p.writes for p in known.parameters)
+
+
+def _as_eager(func: OpOverload, args: Any, kwargs: Any, result: FakeTensor) -> torch.Tensor:
+    """A view with the strides that eager PyTorch gives it.
+
+    Fake mode computes some views (`view`, `_unsafe_view`) by rules of its own, which give dimensions of size one other
+    strides; the kernels on meta tensors are those of eager mode.
+    """
+    if 1 not in result.shape or any(isinstance(s, torch.SymInt) for s in (*result.shape, *result.stride())):
+        return result
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            window = (value.storage_offset(), tuple(value.shape), value.stride())
+            return torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+        return value
+
+    with _disable_current_modes():
+        view = func(*map(bare, args), **{name: bare(value) for name, value in kwargs.items()})
+        if view.stride() == result.stride() or view.shape != result.shape:
+            return result
+        return FakeTensor(result.fake_mode, view, result.device)
 
 
 def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:

@@ -164,7 +164,7 @@ class CallBecomesValueCall(RewritePattern):
 
     def _refuse_order_dependence(self, op: CallOp, reads: set[int], writes: tuple[int, ...]) -> None:
         """Refuse when the result would depend on the order in which elements are visited."""
-        pointwise = "fx.pointwise" in op.attributes
+        pointwise = op.pointwise is not None
         for number in writes:
             key = self.state.key(op.args[number])
             bytes_, memory = _region(key), self.state.place(op.args[number]).memory
@@ -296,7 +296,7 @@ def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
     for op in reversed(old):
         if not isinstance(op, ReturnOp):
             block.erase_op(op)
-    erase_dead_values(block)
+    erase_dead_values(function.body)
     _finish(function, block, handles, values, state)
 
 

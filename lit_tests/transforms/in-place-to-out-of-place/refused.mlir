@@ -7,7 +7,7 @@ func.func @main(%x: memref<8xf32> {alias.root = #alias.root<0, 32 bytes>}) {
          : (memref<8xf32>) -> memref<7xf32, strided<[1], offset: 1>>
   // expected-error @below {{aten.add_.Tensor writes memory that operand 1 of the same call partly overlaps}}
   %c = fx.call "aten.add_.Tensor"(%a, %b) effects<read 0, write 0, read 1> results<same 0>
-         value<"aten.add.Tensor" [write 0]> {fx.pointwise}
+         value<"aten.add.Tensor" [write 0]> pointwise
          : (memref<7xf32>, memref<7xf32, strided<[1], offset: 1>>) -> memref<7xf32>
   func.return
 }
