@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Root, Table
 from dialects.fx import CallOp
-from dialects.types import ELEMENTS, Geometry, element_bytes, geometry
+from dialects.types import DYNAMIC, ELEMENTS, Geometry, element_bytes, geometry
 
 
 def verify_signature(function: FuncOp) -> None:
@@ -168,6 +168,8 @@ def _memory_of(
 def _window_fits(which: str, window: Geometry, element: int, memory: Attribute) -> None:
     if not isinstance(memory, TensorType):
         raise VerifyException(f"{which}: {memory} is no value")
+    if min((window.offset, *window.sizes, *window.strides)) < DYNAMIC:
+        raise VerifyException(f"{which}: a window has no negative numbers")
     if not window.static or -1 in memory.get_shape():
         return
     size = math.prod(memory.get_shape()) * element_bytes(memory.element_type)

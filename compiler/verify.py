@@ -35,12 +35,16 @@ class _Verifier:
         self.traits: dict[type[Operation], tuple[bool, bool, bool]] = {}
         self.symbols: dict[Operation, dict[str, Operation]] = {}
         self.uses: dict[SSAValue, int] = {}
+        self.order: list[Operation] = []
         self.storages = Storages()
 
     def check(self, module: ModuleOp) -> None:
         self.operation(module, set(), (module,))
         for value, count in self.uses.items():
             self.use_list(value, count)
+        # Rules of operations walk through the structure themselves: only now that it is sound.
+        for op in self.order:
+            self.rules(op)
 
     def traits_of(self, op: Operation) -> tuple[bool, bool, bool]:
         """(terminates a block, hides the values around it, its blocks need a terminator)."""
@@ -65,6 +69,20 @@ class _Verifier:
             if result.op is not op or result.index != number:
                 fail(op, f"result {number} does not point back to the operation")
             uses.setdefault(result, 0)
+        self.order.append(op)
+        if op.regions and op.has_trait(SymbolTable, value_if_unregistered=False):
+            self.symbols[op] = _symbols(op)
+        for name, value in op.properties.items():
+            if isinstance(value, SymbolRefAttr):
+                self.symbol(op, name, value, tables)
+        if op.regions:
+            isolated = self.traits_of(op)[1]
+            inner_tables = (*tables, op) if op in self.symbols else tables
+            for region in op.regions:
+                self.region(op, region, set() if isolated else scope, inner_tables)
+
+    def rules(self, op: Operation) -> None:
+        """What the operation itself demands, and what it says about memory."""
         try:
             op.verify_()
             if isinstance(op, FuncOp):
@@ -74,17 +92,6 @@ class _Verifier:
                 self.storages.call(op)
         except VerifyException as error:
             fail(op, " ".join(str(error).split()))
-        for name, value in op.properties.items():
-            if isinstance(value, SymbolRefAttr):
-                self.symbol(op, name, value, tables)
-        if op.regions:
-            isolated = self.traits_of(op)[1]
-            inner_tables = tables
-            if op.has_trait(SymbolTable, value_if_unregistered=False):
-                self.symbols[op] = _symbols(op)
-                inner_tables = (*tables, op)
-            for region in op.regions:
-                self.region(op, region, set() if isolated else scope, inner_tables)
 
     def region(self, parent: Operation, region: Region, scope: set[SSAValue], tables: tuple[Operation, ...]) -> None:
         if region.parent is not parent:
@@ -109,12 +116,12 @@ class _Verifier:
         while op is not None:
             if op.parent is not block:
                 fail(op, "the operation does not point back to its block")
-            self.operation(op, scope, tables)
             terminates = self.traits_of(op)[0]
             if terminates and op is not last:
                 fail(op, "a terminator is the last operation of its block")
             if not terminates and op is last and needs_terminator and not isinstance(op, UnregisteredOp):
                 fail(op, "the last operation of the block is no terminator")
+            self.operation(op, scope, tables)
             scope.update(op.results)
             added += op.results
             op = op.next_op

@@ -314,3 +314,31 @@ def test_a_gather_reads_the_base_directly() -> None:
     module = lower(parse(function(body, inputs, [("%1", expected)])))
     assert torch.equal(execute(module, inputs)[0], expected)
     assert "stablehlo.slice" not in str(module) and "stablehlo.transpose" not in str(module)
+
+
+@pytest.mark.parametrize("update", ["index_add", "copy"])
+def test_windows_of_a_carried_state_stay_in_its_carrier(update: str) -> None:
+    """bf16 state as ui16: a window of the bf16 value is updated, and the state goes back as ui16, never converted."""
+    state, row = table(3, 4, 2, dtype=torch.bfloat16), -table(2, 2, dtype=torch.bfloat16)
+    window = "<[4, 2] strides [2, 1] offset 8>"
+    whole, inner = "tensor<3x4x2xbf16>", "tensor<4x2xbf16>"
+    if update == "index_add":
+        change = f"""%1 = fx.extract %0 {window} : {whole} -> {inner}
+        %2 = fx.value_call "aten.index_add.default"(%1, 0, %a1, %a2) : ({inner}, tensor<2xi64>, tensor<2x2xbf16>) -> {inner}
+        %3 = fx.insert %2 into %0 {window} : {inner} into {whole} -> {whole}"""
+        expected = state.clone()
+        expected[1].index_add_(0, PAIR.remainder(4), row)
+    else:
+        part = "<[2, 2] strides [2, 1] offset 8>"
+        change = f"""%1 = fx.value_call "aten.index_select.default"(%a2, 0, %a1) : (tensor<2x2xbf16>, tensor<2xi64>) -> tensor<2x2xbf16>
+        %3 = fx.insert %1 into %0 {part} : tensor<2x2xbf16> into {whole} -> {whole}"""
+        expected = state.clone()
+        expected[1, :2] = row.flip(0)
+    body = f"""%0 = fx.reinterpret %a0 : tensor<3x4x2xui16> -> {whole}
+    {change}
+    %4 = fx.reinterpret %3 : {whole} -> tensor<3x4x2xui16>"""
+    inputs = [state.view(torch.uint16), PAIR.remainder(4) if update == "index_add" else at(1, 0), row]
+    module = lower(parse(function(body, inputs, [("%4", inputs[0])])))
+    assert torch.equal(execute(module, inputs)[0].view(torch.bfloat16), expected)
+    converted = [line for line in str(module).splitlines() if "bitcast_convert" in line and "3x4x2" in line]
+    assert not converted

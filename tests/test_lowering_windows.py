@@ -157,7 +157,7 @@ def test_dynamic_dimensions_are_named() -> None:
 def test_locations_reach_the_module() -> None:
     text = function(
         '%0 = fx.extract %a0 <[2] strides [1] offset 1> : tensor<4xf32> -> tensor<2xf32> loc("view"("model.py":12:0))\n'
-        '%1 = fx.insert %0 into %a0 <[2] strides [1]> : tensor<2xf32> into tensor<4xf32> -> tensor<4xf32> '
+        "%1 = fx.insert %0 into %a0 <[2] strides [1]> : tensor<2xf32> into tensor<4xf32> -> tensor<4xf32> "
         'loc("write"("model.py":13:0))',
         [torch.zeros(4)],
         [("%1", torch.zeros(4))],

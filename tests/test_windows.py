@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.analysis.windows import BROADCAST, Box, covers_all, find_box, is_identity, overlaps_itself, permutation
+from compiler.analysis.windows import (
+    BROADCAST,
+    Box,
+    Piece,
+    covers_all,
+    find_box,
+    is_identity,
+    overlaps_itself,
+    permutation,
+)
 from dialects.types import Geometry, row_major
 
 
@@ -89,14 +98,14 @@ def any_window(draw: st.DrawFn) -> tuple[tuple[int, ...], Geometry]:
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(view_chains(), any_window()), st.booleans(), st.booleans(), st.booleans())
-def test_a_box_reads_the_window(case: tuple[tuple[int, ...], Geometry], unit: bool, single: bool, exact: bool) -> None:
+def test_a_box_reads_the_window(case: tuple[tuple[int, ...], Geometry], unit: bool, own: bool, exact: bool) -> None:
     shape, window = case
-    box = find_box(shape, window, unit=unit, single=single, exact=exact)
+    box = find_box(shape, window, unit=unit, own=own, exact=exact)
     if box is None:
         return
     assert np.array_equal(apply(box, math.prod(shape)), positions(window))
     assert not unit or box.unit
-    assert not single or box.single
+    assert not own or box.dims == shape
     assert not exact or (box.shift == 0 and box.extent == math.prod(shape))
 
 
@@ -132,9 +141,11 @@ def test_boxes_keep_the_shape_of_the_value(shape: tuple[int, ...], window: Geome
     assert box is not None and box.dims == dims
 
 
-def test_a_merged_dimension_can_lie_on_one_axis() -> None:
-    box = find_box((2, 3, 4, 5), Geometry((12, 5), row_major((12, 5)), 60), single=True, exact=True, unit=True)
-    assert box is not None and box.dims == (2, 12, 5)
+def test_a_box_may_be_asked_for_on_the_own_dimensions() -> None:
+    window = Geometry((12, 5), row_major((12, 5)), 60)
+    box = find_box((2, 3, 4, 5), window, own=True)
+    assert box is not None and box.pieces == ((Piece(1, 3), Piece(2, 4)), (Piece(3, 5),))
+    assert find_box((2, 30, 2), window, own=True) is None and find_box((2, 30, 2), window) is not None
 
 
 def test_an_overlapping_unfold_is_no_box() -> None:

@@ -51,9 +51,9 @@ class Box:
         return math.prod(self.dims)
 
     @property
-    def single(self) -> bool:
-        """Whether every dimension of the window lies on at most one axis, without repeating elements."""
-        return all(len(p) <= 1 and all(piece.axis != BROADCAST for piece in p) for p in self.pieces)
+    def repeats(self) -> bool:
+        """Whether some element is met several times (stride 0)."""
+        return any(piece.axis == BROADCAST for run in self.pieces for piece in run)
 
     @property
     def unit(self) -> bool:
@@ -63,13 +63,13 @@ class Box:
 
 @functools.lru_cache(maxsize=1 << 14)
 def find_box(
-    shape: tuple[int, ...], window: Geometry, *, unit: bool = False, single: bool = False, exact: bool = False
+    shape: tuple[int, ...], window: Geometry, *, unit: bool = False, own: bool = False, exact: bool = False
 ) -> Box | None:
     """The box of a window with at least one element, or None.
 
     Args:
         unit: only a box with unit steps.
-        single: only a box in which each window dimension lies on one axis.
+        own: only a box over the value's own dimensions, so that no reshape is needed.
         exact: only a box over the whole extent (no shift, no remainder, no padding).
     """
     numel = math.prod(shape)
@@ -82,7 +82,7 @@ def find_box(
             if exact and length % pitches[0]:
                 continue
             box = _fit(shift, length, pitches, window, shape)
-            if box is None or (unit and not box.unit) or (single and not box.single):
+            if box is None or (unit and not box.unit) or (own and box.dims != shape):
                 continue
             if shift + box.extent <= numel:
                 return box
@@ -110,7 +110,9 @@ def is_identity(shape: tuple[int, ...], window: Geometry) -> bool:
     if window.offset or window.numel != math.prod(shape):
         return False
     natural = row_major(window.sizes)
-    return all(size <= 1 or have == want for size, have, want in zip(window.sizes, window.strides, natural, strict=True))
+    return all(
+        size <= 1 or have == want for size, have, want in zip(window.sizes, window.strides, natural, strict=True)
+    )
 
 
 def overlaps_itself(window: Geometry) -> bool:
@@ -202,7 +204,13 @@ def _fit(shift: int, length: int, pitches: tuple[int, ...], window: Geometry, sh
 
 
 def _place(
-    size: int, stride: int, pitches: tuple[int, ...], dims: list[int], starts: list[int], counts: list[int], steps: list[int]
+    size: int,
+    stride: int,
+    pitches: tuple[int, ...],
+    dims: list[int],
+    starts: list[int],
+    counts: list[int],
+    steps: list[int],
 ) -> tuple[Piece, ...] | None:
     """Lay `size` elements with `stride` on the free axes; several axes when they carry over exactly."""
     pieces: list[Piece] = []
@@ -236,7 +244,5 @@ def _in_shape(box: Box, shape: tuple[int, ...]) -> Box:
     starts, counts, steps = [0] * len(shape), [1] * len(shape), [1] * len(shape)
     for old, new in moved.items():
         starts[new], counts[new], steps[new] = box.starts[old], box.counts[old], box.steps[old]
-    pieces = tuple(
-        tuple(p if p.axis == BROADCAST else Piece(moved[p.axis], p.size) for p in run) for run in box.pieces
-    )
+    pieces = tuple(tuple(p if p.axis == BROADCAST else Piece(moved[p.axis], p.size) for p in run) for run in box.pieces)
     return Box(box.shift, shape, tuple(starts), tuple(counts), tuple(steps), pieces)

@@ -44,6 +44,8 @@ def attribute(value: Any) -> Attribute:
             return Constant(f"layout:{str(value).removeprefix('torch.')}")
         case Sequence():
             return ArrayAttr([attribute(item) for item in value])
+        case torch.SymInt() if (known := value.node.maybe_as_int()) is not None:
+            return integer(known)
         case torch.SymInt() | torch.SymFloat() | torch.SymBool():
             raise UnsupportedError(f"the number {value} is known only at run time")
         case _:

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, StringAttr, UnitAttr
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, IndexType, StringAttr, UnitAttr
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.constants import attribute, constant_data
-from compiler.frontend.forms import Form, Forms, Handle, number
+from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
 from compiler.frontend.schemas import Facts, Parameter, bind, draws_now, expands, facts, metadata_twin, overload_name, writes_now
 from dialects.alias import ResultAlias, effects, results
 from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
+from dialects.types import DYNAMIC, row_major
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation to emit. `constant` marks an `fx.constant`; otherwise it is an `fx.call`.
-
-    `written` holds the slots written.
-    """
+    """One operation to emit; `written` holds the slots it writes."""
 
     properties: dict[str, Attribute]
     operands: tuple[int, ...]
     types: tuple[Attribute, ...]
     made: tuple[Made, ...]
     written: tuple[int, ...] = ()
-    constant: bool = False
+    kind: Literal["call", "constant", "symbol"] = "call"
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,8 @@ class Expansion:
     steps: tuple[Step, ...]
     output: Any
     rebound: tuple[tuple[int, int], ...]
+    tensors: tuple[torch.Tensor | None, ...] = ()
+    """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
 
 
 @dataclass
@@ -72,57 +72,77 @@ class _Memory:
 
     base: int
     bytes: int
-    argument: bool = False
 
 
 class Expander:
-    """Expands nodes, and remembers the expansions by signature."""
+    """Expands nodes, and remembers the expansions by signature.
+
+    With symbolic sizes a form does not say all about a tensor. Then `mode` is the graph's own fake mode, every handle
+    keeps its fake tensor from node to node, and nothing is remembered.
+    """
 
     def __init__(self, forms: Forms, mode: FakeTensorMode | None = None) -> None:
         self.forms = forms
+        self.symbolic = mode is not None
         self.mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
         self.mode.cache_enabled = False  # its cache is slower than ours, and knows nothing of shared storages
         self.hits = 0
         self._cache: dict[Any, Expansion] = {}
+        self._adopted: dict[int, torch.Tensor] = {}
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._owners: list[Handle] = []
+
+    def adopt(self, handle: Handle, fake: torch.Tensor) -> None:
+        """In a symbolic program: from now on `fake` stands for this handle."""
+        self._adopted[id(handle)] = fake
+        self._storages.setdefault(id(handle.root), fake.untyped_storage())
+        self._owners.append(handle)
 
     def expand(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Expansion, list[Handle]]:
         """The expansion of `run(*args, **kwargs)`, and the operands in the order of its slots."""
         signature = Signature()
         signature.add(args)
         signature.add(kwargs)
+        operands = signature.operands
+        if self.symbolic:
+            return self._observe(run, args, kwargs, operands, self._adopted, self._storages), operands
         key = (target, *signature.parts)
         try:
             known = self._cache.get(key)
         except TypeError:  # an argument without a hash
-            return self._observe(run, args, kwargs, signature.operands), signature.operands
+            return self._observe(run, args, kwargs, operands, {}, {}), operands
         if known is None:
-            known = self._observe(run, args, kwargs, signature.operands)
-            self._cache[key] = known
+            known = self._cache[key] = self._observe(run, args, kwargs, operands, {}, {})
         else:
             self.hits += 1
-        return known, signature.operands
+        return known, operands
 
-    def _observe(self, run: Callable[..., Any], args: Any, kwargs: Any, operands: list[Handle]) -> Expansion:
+    def _observe(
+        self,
+        run: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        operands: list[Handle],
+        fakes: dict[int, torch.Tensor],
+        storages: dict[int, torch.UntypedStorage],
+    ) -> Expansion:
         recorder = Recorder(self.forms)
-        fakes: dict[int, torch.Tensor] = {}
-        storages: dict[int, torch.UntypedStorage] = {}
         for handle in operands:
-            root = handle.root
-            storage = storages.get(id(root))
-            if storage is None:
-                storage = storages[id(root)] = torch.UntypedStorage(root.base + root.bytes, device="meta")
-            fake = self._fake(handle, storage)
-            fakes[id(handle)] = fake
+            fake = fakes.get(id(handle))
+            if fake is None:
+                fake = fakes[id(handle)] = self._fake(handle, storages)
             recorder.operand(fake, handle)
-        fake_args = _replace(args, fakes)
-        fake_kwargs = _replace(kwargs, fakes)
         with torch.no_grad(), self.mode, recorder:
-            out = run(*fake_args, **fake_kwargs)
-        return recorder.finish(out)
+            out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
+        expansion = recorder.finish(out)
+        return replace(expansion, tensors=tuple(recorder.tensors)) if self.symbolic else expansion
 
-    def _fake(self, handle: Handle, storage: torch.UntypedStorage) -> FakeTensor:
-        form = handle.form
-        offset = form.offset + handle.root.base // form.dtype.itemsize
+    def _fake(self, handle: Handle, storages: dict[int, torch.UntypedStorage]) -> FakeTensor:
+        form, root = handle.form, handle.root
+        storage = storages.get(id(root))
+        if storage is None:
+            storage = storages[id(root)] = torch.UntypedStorage(root.base + max(root.bytes, 0), device="meta")
+        offset = form.offset + root.base // form.dtype.itemsize
         meta = torch.empty(0, dtype=form.dtype, device="meta").set_(storage, offset, form.sizes, form.strides)
         if "conj" in form.lazy:
             meta = torch._conj(meta)
@@ -196,7 +216,7 @@ class _Call:
     positional: list[Attribute] = field(default_factory=list)
     keywords: dict[str, Attribute] = field(default_factory=dict)
     operands: list[int] = field(default_factory=list)
-    tensors: list[torch.Tensor] = field(default_factory=list)
+    tensors: list[torch.Tensor | None] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
     of_parameter: dict[str, list[int]] = field(default_factory=dict)
@@ -210,6 +230,7 @@ class Recorder(TorchDispatchMode):
         self.forms = forms
         self.steps: list[Step] = []
         self._kept: list[torch.Tensor] = []  # ids stay valid while their owners live
+        self.tensors: list[torch.Tensor | None] = []
         self._slot: dict[int, int] = {}
         self._form: list[Form] = []
         self._memory_of: list[_Memory] = []
@@ -248,6 +269,8 @@ class Recorder(TorchDispatchMode):
         for tensor in _tensors((args, list(kwargs.values()))):
             self._ensure(tensor)
         result = func(*args, **kwargs)
+        if isinstance(result, FakeTensor) and known.returns and known.returns[0] and not _writes(known):
+            result = _as_eager(func, args, kwargs, result)
         self._record(func, known, args, kwargs, result)
         return result
 
@@ -258,6 +281,7 @@ class Recorder(TorchDispatchMode):
         self._form.append(form)
         self._memory_of.append(memory)
         self._argument.append(argument)
+        self.tensors.append(tensor)
         if tensor is not None:
             self._kept.append(tensor)
             self._slot[id(tensor)] = slot
@@ -270,12 +294,11 @@ class Recorder(TorchDispatchMode):
         if isinstance(tensor, FakeTensor):
             raise UnsupportedError("the operator uses a tensor that comes neither from its operands nor from a call")
         memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, tensor.numel() * tensor.element_size())
-        dense = tensor.detach().contiguous()
-        form = self.forms.get(dense.dtype, dense.shape, dense.stride(), 0, "")
+        with _disable_current_modes():
+            data = constant_data(tensor)
+        form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
         self._new_slot(tensor, form, memory)
-        self.steps.append(
-            Step({"data": constant_data(dense)}, (), (form.type,), (Made(form, -1, memory.bytes),), constant=True)
-        )
+        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), kind="constant"))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = [r for r in _tensors(result)]
@@ -284,7 +307,7 @@ class Recorder(TorchDispatchMode):
             self._argument_of(call, parameter, actual)
         if not outs and not call.writes:
             return  # sizes, devices, assertions: Python values only
-        changed = [t for t in dict.fromkeys(call.tensors) if isinstance(t, FakeTensor) and self._is_changed(t)]
+        changed = [t for t in dict.fromkeys(call.tensors) if t is not None and self._is_changed(t)]
         if known.metadata:
             self._change_metadata(func, call, changed)
         elif changed:
@@ -301,6 +324,10 @@ class Recorder(TorchDispatchMode):
                 call.operands.append(self._slot[id(value)])
                 call.tensors.append(value)
                 return Operand(numbers[-1])
+            if isinstance(value, torch.SymInt) and number(value) == DYNAMIC:
+                call.operands.append(self._symbol(value))
+                call.tensors.append(None)
+                return Operand(len(call.operands) - 1)
             if isinstance(value, (list, tuple)):
                 return ArrayAttr([convert(item) for item in value])
             return attribute(value)
@@ -314,7 +341,16 @@ class Recorder(TorchDispatchMode):
         call.reads += numbers if parameter.reads else []
         call.writes += numbers if parameter.writes else []
 
+    def _symbol(self, value: torch.SymInt) -> int:
+        """The slot of a number known only at run time."""
+        properties: dict[str, Attribute] = {"expression": StringAttr(str(value.node.expr))}
+        form = self.forms.get(torch.int64, (), (), 0, "")  # a number has no geometry; its slot is never viewed
+        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), kind="symbol"))
+        return self._new_slot(None, form, _Memory(0, 0))
+
     def _is_changed(self, tensor: torch.Tensor) -> bool:
+        if not isinstance(tensor, FakeTensor):
+            return False
         slot = self._slot[id(tensor)]
         memory = self._memory.get(tensor.untyped_storage()._cdata)
         return memory is not self._memory_of[slot] or self.forms.of(tensor, memory.base) is not self._form[slot]
@@ -341,7 +377,7 @@ class Recorder(TorchDispatchMode):
             memory = self._memory.get(storage._cdata)
             if memory is None:
                 size = number(storage.nbytes())
-                memory = self._memory[storage._cdata] = _Memory(0, max(size, 0))
+                memory = self._memory[storage._cdata] = _Memory(0, size)
                 form = self.forms.of(out, 0)
                 entries.append(ResultAlias("fresh"))
                 made.append(Made(form, -1, memory.bytes))
@@ -404,7 +440,7 @@ class Recorder(TorchDispatchMode):
             if memory is None:
                 raise UnsupportedError(f"{overload_name(func)} gives a tensor memory that the program has not seen")
             form = self.forms.of(tensor, memory.base)
-            if form.end > memory.bytes and not memory.argument:
+            if form.end > memory.bytes != DYNAMIC:
                 if memory.bytes:
                     raise UnsupportedError(
                         f"{overload_name(func)} makes a tensor with contents larger", hint="allocate it at its final size"
@@ -462,6 +498,7 @@ class Recorder(TorchDispatchMode):
         step.reads = [renumbered[i] for i in call.reads]
         for operand in outs:
             tensor = call.tensors[operand]
+            assert tensor is not None
             size = number(tensor.untyped_storage().nbytes())
             memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, size)
             form = self.forms.of(tensor, 0)
@@ -508,6 +545,32 @@ class Recorder(TorchDispatchMode):
         if isinstance(out, dict):
             return {name: self._structure(item) for name, item in out.items()}
         return out
+
+
+def _writes(known: Facts) -> bool:
+    return any(p.writes for p in known.parameters)
+
+
+def _as_eager(func: OpOverload, args: Any, kwargs: Any, result: FakeTensor) -> torch.Tensor:
+    """A view with the strides that eager PyTorch gives it.
+
+    Fake mode computes some views (`view`, `_unsafe_view`) by rules of its own, which give dimensions of size one other
+    strides; the kernels on meta tensors are those of eager mode.
+    """
+    if is_symbolic(result) or 1 not in result.shape:
+        return result
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            window = (value.storage_offset(), tuple(value.shape), value.stride())
+            return torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+        return value
+
+    with _disable_current_modes():
+        view = func(*map(bare, args), **{name: bare(value) for name, value in kwargs.items()})
+        if view.stride() == result.stride() or view.shape != result.shape:
+            return result
+        return FakeTensor(result.fake_mode, view, result.device)
 
 
 def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:

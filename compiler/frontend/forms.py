@@ -77,7 +77,15 @@ class Forms:
 
 def number(value: int | torch.SymInt) -> int:
     """A size for the type of a handle: DYNAMIC when it is known only at run time."""
-    return value if isinstance(value, int) else DYNAMIC
+    if isinstance(value, int):
+        return value
+    known = value.node.maybe_as_int()
+    return DYNAMIC if known is None else known
+
+
+def is_symbolic(tensor: torch.Tensor) -> bool:
+    """Whether a size, stride or offset is known only at run time."""
+    return DYNAMIC in map(number, (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
 
 
 def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> int:
@@ -88,7 +96,10 @@ def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> i
 
 
 class Root:
-    """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on."""
+    """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on.
+
+    `bytes` is DYNAMIC when it is known only at run time.
+    """
 
     __slots__ = ("base", "bytes", "written")
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -33,12 +34,13 @@ from compiler.frontend.arguments import Placement, place
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.constants import SMALL, constant_data
 from compiler.frontend.expansion import Expander, Expansion, Slot
-from compiler.frontend.forms import Forms, Handle, Root
+from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
-from dialects.fx import CallOp, ConstantOp
+from dialects.fx import CallOp, ConstantOp, SymbolOp
+from dialects.types import DYNAMIC
 
 
 def import_graph(captured: Captured) -> Program:
@@ -61,13 +63,18 @@ _INLINED = {
 _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
 
 
+_OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
+
+
 class _Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
     def __init__(self, captured: Captured) -> None:
         self.captured = captured
         self.forms = Forms()
-        self.expander = Expander(self.forms)
+        symbolic = [i.tensor for i in captured.inputs if i.tensor is not None and is_symbolic(i.tensor)]
+        self.expander = Expander(self.forms, symbolic[0].fake_mode if symbolic else None)  # type: ignore[attr-defined]
+        self.symbols = tuple(sorted({str(s) for t in symbolic for s in _free_symbols(t)}))
         self.ops: list[Operation] = []
         self._files: dict[Source, FileLineColLoc] = {}
         self._location: LocationAttr = UnknownLoc()
@@ -93,7 +100,9 @@ class _Importer:
         handles: dict[int, Handle] = {}
         for (item, placement), value in zip(kept, self.block.args, strict=True):
             value.name_hint = _hint(item.name)
-            handles[id(item)] = Handle(value, placement.form, placement.root, argument=True)
+            handle = handles[id(item)] = Handle(value, placement.form, placement.root, argument=True)
+            if isinstance(item.tensor, FakeTensor) and self.expander.symbolic:
+                self.expander.adopt(handle, item.tensor)
         for item, placement, inline in zip(order, placements, inlined, strict=True):
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
@@ -137,7 +146,7 @@ class _Importer:
         numbers: dict[int, int] = {}
         attributes = [
             DictionaryAttr({
-                "alias.root": RootAttr(RootData(numbers.setdefault(id(p.root), len(numbers)), p.root.bytes)),
+                "alias.root": RootAttr(RootData(numbers.setdefault(id(p.root), len(numbers)), max(p.root.bytes, 0))),
                 "fx.name": StringAttr(i.name),
                 "fx.kind": StringAttr(i.kind),
             })
@@ -157,7 +166,7 @@ class _Importer:
             owner=captured.owner,
             rebound=self._rebound,
             training=dict(captured.training),
-            symbolic=(),
+            symbolic=self.symbols,
         )
 
     def _in_leaf(self, leaf: Leaf, position_of: dict[int, int]) -> Leaf:
@@ -172,6 +181,9 @@ class _Importer:
             if isinstance(value, Handle):
                 results.append(value)
                 return Leaf(len(results) - 1)
+            if isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None:
+                raise UnsupportedError(f"the program returns the number {value}, known only at run time",
+                                       hint="return a tensor, or read the size from one outside")  # fmt: skip
             return Leaf(constant=value)
 
         user = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in captured.out_leaves]
@@ -254,8 +266,7 @@ class _Importer:
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
-            make = ConstantOp if step.constant else CallOp
-            op = make.create(
+            op = _OPERATIONS[step.kind].create(
                 operands=[slots[i].value for i in step.operands],
                 result_types=step.types,
                 properties=dict(step.properties),
@@ -269,13 +280,16 @@ class _Importer:
                     root = Root(made.bytes)
                 else:
                     root = slots[made.source].root
-                    if made.form.end > root.bytes:
+                    if made.form.end > root.bytes != DYNAMIC:
                         raise UnsupportedError(
                             f"{step.properties['target']} reaches byte {made.form.end} of memory of which the program "
                             f"was given {root.bytes} bytes",
                             hint="pass the whole tensor as an argument",
                         )
                 slots.append(Handle(value, made.form, root))
+        for handle, tensor in zip(slots, expansion.tensors, strict=False):
+            if tensor is not None:
+                self.expander.adopt(handle, tensor)
         for operand, slot in expansion.rebound:
             operands[operand].value, operands[operand].form = slots[slot].value, slots[slot].form
             operands[operand].root = slots[slot].root
@@ -305,6 +319,11 @@ class _Importer:
         if file is None:
             file = self._files[source] = FileLineColLoc(StringAttr(source.file), IntAttr(source.line), IntAttr(0))
         return NameLoc(StringAttr(node.name), file)
+
+
+def _free_symbols(tensor: torch.Tensor) -> set[Any]:
+    numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    return {s for n in numbers if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols}
 
 
 def _fill(structure: Any, slots: list[Handle]) -> Any:

@@ -15,7 +15,7 @@ from typing import Literal
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
-from compiler.analysis.windows import find_box
+from compiler.analysis.windows import Piece, find_box
 from compiler.lowering.builder import Builder
 from compiler.lowering.windows import Part, bitcast, carrier, read, scatter
 
@@ -39,11 +39,11 @@ def value(b: Builder, operand: Operand) -> ir.Value:
 
 @dataclass(frozen=True)
 class _Place:
-    """Dimension d of the operand is axis `axes[d]` of `base` reshaped to `dims` (None: size one, on no axis)."""
+    """Dimension d of the operand is the row-major merge of `pieces[d]`, axes of `base` reshaped to `dims`."""
 
     base: ir.Value
     dims: tuple[int, ...]
-    axes: tuple[int | None, ...]
+    pieces: tuple[tuple[Piece, ...], ...]
     starts: tuple[int, ...]
     counts: tuple[int, ...]
     steps: tuple[int, ...]
@@ -52,16 +52,12 @@ class _Place:
 def _place(b: Builder, operand: Part, indexed: Mapping[int, ir.Value]) -> _Place | None:
     """Where a window lies, if it is a block of its base in the dimensions that are not indexed."""
     base = b.shape(operand.base)
-    for unit in (True, False):
-        box = find_box(base, operand.window, unit=unit, single=True, exact=True)
-        if box is None:
+    for options in ({"own": True}, {"exact": True, "unit": True}, {"exact": True}):
+        box = find_box(base, operand.window, **options)
+        if box is None or box.repeats:
             continue
-        axes = tuple(run[0].axis if run else None for run in box.pieces)
-        stepped = any(
-            axis is not None and box.steps[axis] != 1 and dimension not in indexed for dimension, axis in enumerate(axes)
-        )
-        if not stepped:
-            return _Place(operand.base, box.dims, axes, box.starts, box.counts, box.steps)
+        if all(d in indexed or all(box.steps[p.axis] == 1 for p in run) for d, run in enumerate(box.pieces)):
+            return _Place(operand.base, box.dims, box.pieces, box.starts, box.counts, box.steps)
     return None
 
 
@@ -74,8 +70,8 @@ def _resolve(b: Builder, operand: Operand, indexed: Mapping[int, ir.Value]) -> t
         operand = read(b, operand)
     sizes = b.shape(operand)
     dims = sizes or (1,)
-    axes = tuple(range(len(sizes)))
-    return operand, _Place(operand, dims, axes, (0,) * len(dims), dims, (1,) * len(dims))
+    pieces = tuple((Piece(axis, size),) for axis, size in enumerate(sizes))
+    return operand, _Place(operand, dims, pieces, (0,) * len(dims), dims, (1,) * len(dims))
 
 
 def _coordinates(
@@ -88,16 +84,18 @@ def _coordinates(
     found: list[ir.Value] = []
     axes: list[int] = []
     for dimension, column in columns.items():
-        axis = place.axes[dimension]
-        if axis is None:
-            continue
-        column = b.reshape(b.convert(column, kind), wide)
-        if place.steps[axis] != 1:
-            column = hlo.multiply(column, b.splat(place.steps[axis], kind, wide))
-        if place.starts[axis]:
-            column = hlo.add(column, b.splat(place.starts[axis], kind, wide))
-        found.append(column)
-        axes.append(axis)
+        rest = b.reshape(b.convert(column, kind), wide)
+        for number, (axis, size) in reversed(list(enumerate(place.pieces[dimension]))):
+            column = rest
+            if number:
+                extent = b.splat(size, kind, wide)
+                column, rest = hlo.remainder(rest, extent), hlo.divide(rest, extent)
+            if place.steps[axis] != 1:
+                column = hlo.multiply(column, b.splat(place.steps[axis], kind, wide))
+            if place.starts[axis]:
+                column = hlo.add(column, b.splat(place.starts[axis], kind, wide))
+            found.append(column)
+            axes.append(axis)
     for axis, start in enumerate(place.starts):
         if start and axis not in axes:
             found.append(b.splat(start, kind, wide))
@@ -124,9 +122,9 @@ def take(b: Builder, operand: Operand, columns: Mapping[int, ir.Value], at: int)
     moved = carrier(b.element(place.base))
     base = b.reshape(bitcast(b, place.base, moved), place.dims)
     found, axes = _coordinates(b, place, columns, batch)
-    present = [(axis, d) for d in rest if (axis := place.axes[d]) is not None]
-    kept = [axis for axis, _ in present]
-    front = sum(1 for d in rest[:at] if place.axes[d] is not None) if kept == sorted(kept) else 0
+    kept = [piece.axis for d in rest for piece in place.pieces[d]]
+    lead = sum(len(place.pieces[d]) for d in rest[:at])
+    front = lead if kept == sorted(kept) else 0
     offsets = [i if i < front else i + len(batch) for i in range(len(kept))]
     collapsed = [axis for axis in range(len(place.dims)) if axis not in kept]
     indices = found[0] if len(found) == 1 else hlo.concatenate(found, len(batch))
@@ -138,7 +136,6 @@ def take(b: Builder, operand: Operand, columns: Mapping[int, ir.Value], at: int)
     )
     if kept != sorted(kept):  # the batch is in front, the others follow in the base's order
         order = [len(batch) + sorted(kept).index(axis) for axis in kept]
-        lead = sum(1 for d in rest[:at] if place.axes[d] is not None)
         taken = b.transpose(taken, order[:lead] + list(range(len(batch))) + order[lead:])
     return bitcast(b, b.reshape(taken, result), kind)
 
@@ -158,13 +155,13 @@ def put(
     if 0 in b.shape(updates):
         return operand
     operand, place = _resolve(b, operand, columns)
-    present = [(axis, d) for d in rest if (axis := place.axes[d]) is not None]
-    front = [sizes[d] for _, d in present if d in rest[:at]]
-    back = [sizes[d] for _, d in present if d in rest[at:]]
+    front = [piece.size for d in rest[:at] for piece in place.pieces[d]]
+    back = [piece.size for d in rest[at:] for piece in place.pieces[d]]
+    kept = [piece.axis for d in rest for piece in place.pieces[d]]
     updates = b.reshape(updates, (*front, *batch, *back))
     # Updates keep their layout, except that their window dimensions must follow the base's axes.
     places = [*range(len(front)), *range(len(front) + len(batch), len(front) + len(batch) + len(back))]
-    order = sorted(range(len(present)), key=lambda i: present[i][0])
+    order = sorted(range(len(kept)), key=lambda i: kept[i])
     if order != sorted(order):
         arranged = list(range(len(front) + len(batch) + len(back)))
         for position, source in zip(places, order, strict=True):
@@ -175,8 +172,9 @@ def put(
     base = b.reshape(bitcast(b, place.base, moved), place.dims)
     updates = bitcast(b, updates, moved)
     found, axes = _coordinates(b, place, columns, batch)
-    kept = {axis for axis, _ in present}
-    if combination == "assign" and math.prod(batch) == 1 and b.target == "xla":
+    # A base that is reshaped is copied for a dynamic_update_slice, but not for a scatter.
+    in_place = place.dims == b.shape(place.base)
+    if combination == "assign" and math.prod(batch) == 1 and b.target == "xla" and in_place:
         new = _update_slice(b, base, place, found, axes, updates, kept)
     else:
         inserted = [axis for axis in range(len(place.dims)) if axis not in kept]
@@ -206,7 +204,7 @@ def _update_slice(
     columns: Sequence[ir.Value],
     axes: Sequence[int],
     updates: ir.Value,
-    kept: set[int],
+    kept: Sequence[int],
 ) -> ir.Value:
     """One block at one run-time position."""
     kind = b.element(columns[0])

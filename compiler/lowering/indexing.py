@@ -63,7 +63,7 @@ def _running_count(b: Builder, mask: ir.Value) -> ir.Value:
     counts = hlo.convert(b.tensor("i64", (size,)), mask)
     if size <= 1:
         return counts
-    padding = ir.DenseIntElementsAttr.get(np.array([[size - 1, 0]], np.int64))
+    padding = ir.DenseElementsAttr.get(memoryview(np.array([[size - 1, 0]], np.int64)))
     op = hlo.ReduceWindowOp([counts.type], [counts], [b.splat(0, "i64")], [size], padding=padding)
     b.region(op, [b.tensor("i64", ())] * 2, hlo.add)
     return op.results[0]
@@ -108,7 +108,9 @@ def _mask(b: Builder, indices: list[Any]) -> tuple[int, ir.Value] | None:
     if not masks:
         return None
     if len(given) > 1:
-        raise UnsupportedError("a boolean mask beside other index tensors picks a number of elements known only at run time")
+        raise UnsupportedError(
+            "a boolean mask beside other index tensors picks a number of elements known only at run time"
+        )
     dimension, mask = masks[0]
     return dimension, b.convert(mask, "i1")
 
@@ -122,9 +124,7 @@ def index(b: Builder, call: Call) -> ir.Value:
     return take(b, operand, columns, at)
 
 
-@lowering(
-    "aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default", through="update"
-)
+@lowering("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default", through="update")
 def index_put(b: Builder, call: Call) -> Operand:
     operand, indices, values = call.args[:3]
     accumulate = bool(call.arg(3, "accumulate", False))
@@ -161,7 +161,11 @@ def _mask_put(
         new = b.broadcast(b.reshape(values, spread), sizes)
     else:
         head = given[: len(given) - len(after) - 1]
-        full = b.broadcast(values, (*before, count, *after)) if head != before or given[len(head) + 1 :] != after else values
+        full = (
+            b.broadcast(values, (*before, count, *after))
+            if head != before or given[len(head) + 1 :] != after
+            else values
+        )
         lead = len(before)
         rows = b.transpose(full, [lead, *range(lead), *range(lead + 1, lead + 1 + len(after))])
         rows = _masked_values(b, mask, rows)
@@ -244,7 +248,9 @@ def _index_update(
     sizes = _expanded(b, operand, columns, at)
     if isinstance(source, ir.Value) and math.prod(b.shape(source)) == math.prod(sizes):
         source = b.reshape(source, sizes)  # a 0-d source or index
-    return _like(b, put(b, operand, columns, _as_element(b, source, element(b, operand), sizes), at, combination), original)
+    return _like(
+        b, put(b, operand, columns, _as_element(b, source, element(b, operand), sizes), at, combination), original
+    )
 
 
 @lowering("aten.embedding.default", through="read")

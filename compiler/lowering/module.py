@@ -211,24 +211,40 @@ class _Function:
         if window == Geometry(shape, row_major(shape), 0):
             self._same(op.base, op.value)
         else:
-            self.parts[op.value] = Part(self.value(op.base), window, element, op.base)
+            self.parts[op.value] = Part(self._stored(op.base), window, element, op.base)
 
     def _insert(self, op: InsertOp) -> None:
         part = self.parts.get(op.value)
         element, shape = self.type(op.result.type)
+        window = op.window.data
         if part is not None and self._completes(part, op):
-            self.values[op.result] = part.base
-            return
-        base = None if op.base is None else self.value(op.base)
-        self.values[op.result] = windows.insert(self.b, self.value(op.value), op.window.data, base, element, shape)
+            new = part.base
+        elif op.base is None:
+            new = windows.insert(self.b, self.value(op.value), window, None, element, shape)
+        else:
+            base = self._stored(op.base)
+            stored = self.b.element(base)
+            value = windows.bitcast(self.b, self.value(op.value), stored)
+            new = windows.insert(self.b, value, window, base, stored, shape)
+        if self.b.element(new) == element:
+            self.values[op.result] = new
+        else:  # seen as another type than it is stored as, like the base
+            origin = op.result if op.base is None else self.parts[op.base].origin
+            self.parts[op.result] = Part(new, Geometry(shape, row_major(shape), 0), element, origin)
+
+    def _stored(self, ssa: SSAValue) -> ir.Value:
+        """A whole value, at the element type it is stored as."""
+        part = self.parts.get(ssa)
+        return part.base if part is not None and part.whole(self.b) else self.value(ssa)
 
     def _completes(self, part: Part, op: InsertOp) -> bool:
         """Whether inserting `part` only names the base that it is a window of."""
-        if part.window != op.window.data or part.element != self.b.element(part.base):
+        if part.window != op.window.data:
             return False
         if op.base is None:
-            return self.b.shape(part.base) == self.type(op.result.type)[1]
-        return part.origin is op.base
+            kind = self.type(op.result.type)
+            return (self.b.element(part.base), self.b.shape(part.base)) == kind and part.element == kind[0]
+        return part.origin is op.base and part.element == self.type(op.base.type)[0]
 
     def _reinterpret(self, op: ReinterpretOp) -> None:
         element, shape = self.type(op.result.type)
@@ -340,7 +356,9 @@ def decode(attribute: Attribute) -> Any:
             return None
         case IntegerAttr():
             number = attribute.value.data
-            return bool(number) if isinstance(attribute.type, IntegerType) and attribute.type.width.data == 1 else number
+            return (
+                bool(number) if isinstance(attribute.type, IntegerType) and attribute.type.width.data == 1 else number
+            )
         case FloatAttr():
             return attribute.value.data
         case StringAttr() | Constant():

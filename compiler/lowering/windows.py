@@ -63,7 +63,9 @@ def bitcast(b: Builder, value: ir.Value, element: str) -> ir.Value:
 def same_bits(source: str, element: str) -> bool:
     """Whether two element types differ by a plain bit cast, element for element."""
     odd = ("i1", *_COMPONENT)
-    return source == element or (ELEMENTS[source][1] == ELEMENTS[element][1] and source not in odd and element not in odd)
+    return source == element or (
+        ELEMENTS[source][1] == ELEMENTS[element][1] and source not in odd and element not in odd
+    )
 
 
 def reinterpret(b: Builder, value: ir.Value, element: str) -> ir.Value:
@@ -209,15 +211,25 @@ def insert(
     value, window = _once(b, value, window)
     moved = carrier(element)
     base, value = bitcast(b, base, moved), bitcast(b, value, moved)
-    box = None if overlaps_itself(window) else find_box(shape, window, unit=True, exact=True)
-    if box is not None:
-        placed = hlo.dynamic_update_slice(
-            b.reshape(base, box.dims), block(b, value, box), [b.splat(start, "i64") for start in box.starts]
-        )
-        return bitcast(b, b.reshape(placed, shape), element)
-    box = None if overlaps_itself(window) else find_box(shape, window, exact=True)
-    placed = _scatter_flat(b, base, value, window) if box is None else _scatter_box(b, base, value, box)
+    box = None if overlaps_itself(window) else _best_box(shape, window)
+    if box is None:
+        placed = _scatter_flat(b, base, value, window)
+    elif box.unit:
+        starts = [b.splat(start, "i64") for start in box.starts]
+        placed = hlo.dynamic_update_slice(b.reshape(base, box.dims), block(b, value, box), starts)
+    else:
+        placed = _scatter_box(b, base, value, box)
     return bitcast(b, b.reshape(placed, shape), element)
+
+
+def _best_box(shape: tuple[int, ...], window: Geometry) -> Box | None:
+    """The box to write: on the own dimensions before all, since XLA copies a base that is reshaped for an update."""
+    return (
+        find_box(shape, window, own=True, unit=True)
+        or find_box(shape, window, own=True)
+        or find_box(shape, window, exact=True, unit=True)
+        or find_box(shape, window, exact=True)
+    )
 
 
 def block(b: Builder, value: ir.Value, box: Box) -> ir.Value:

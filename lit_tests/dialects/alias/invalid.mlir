@@ -82,6 +82,10 @@ func.func @no_table() attributes {alias.table = [0]} { func.return }
 
 // Bindings.
 
+// expected-error @below {{a window has no negative numbers}}
+func.func @bound_before(%x: tensor<4xf32>) attributes {alias.bindings = #alias.bindings<"x" input in 0 "f32" [4] strides [1] offset -2>} { func.return }
+// -----
+
 // expected-error @below {{binding 0 ('x'): parameter 1, but there are 1}}
 func.func @bound_to_nothing(%x: tensor<4xf32>) attributes {alias.bindings = #alias.bindings<"x" input in 1 "f32" [4] strides [1]>} { func.return }
 // -----
