@@ -413,6 +413,17 @@ def layer_cases() -> list[Case]:
             out, saved = forward(q, k, v, 0.0, causal, **extra)
             name = "_scaled_dot_product_flash_attention_for_cpu_backward"
             cases.append(case(name, t(2, 4, 5, 8, dtype=d, seed=5), q, k, v, out, saved, 0.0, causal, tolerance=loose, **extra))
+    signal = t(3, 6, 8, dtype=c64)
+    for scaling in (0, 1, 2):
+        cases += [
+            case("_fft_c2c", signal, [1, 2], scaling, True),
+            case("_fft_c2c", signal, [0], scaling, False),
+            case("_fft_r2c", t(3, 6, 7), [0, 2], scaling, True),
+            case("_fft_r2c", t(3, 6), [1], scaling, False),
+            case("_fft_c2r", torch.fft.rfft(t(3, 6, 8, dtype=f64)), [1, 2], scaling, 8),
+        ]
+    ends, stacked = torch.tensor([2, 2, 5, 8], dtype=i32), t(4, 8, 16, dtype=bf16)
+    cases += [case("_grouped_mm", t(8, 8, dtype=bf16), stacked, ends), case("_grouped_mm", t(4, 8, 8, dtype=bf16), stacked)]
     for d in (f64, f32, bf16, f16):
         q, k, v = t(2, 4, 5, 8, dtype=d), t(2, 4, 7, 8, dtype=d, seed=1), t(2, 4, 7, 8, dtype=d, seed=2)
         mask = t(2, 1, 5, 7, dtype=d, seed=3)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import like
 from compiler.lowering.promotion import finish, operands, wide
@@ -125,3 +126,25 @@ def matmul(b: Builder, call: Call) -> ir.Value:
         left, right = (b.broadcast(v, (*lead, *b.shape(v)[-2:])) for v in (left, right))
         product = matrix_product(b, left, right)
     return b.reshape(b.convert(product, call.types[0][0]), call.types[0][1])
+
+
+@lowering("aten._grouped_mm.default")
+def grouped_mm(b: Builder, call: Call) -> ir.Value:
+    """Each row times its group's matrix; `offs` holds where each group of rows ends.
+
+    One contraction over groups and inner dimension, in which a row is zero outside its own group.
+    """
+    left, right, ends, bias = call.args[0], call.args[1], call.arg(2, "offs"), call.arg(3, "bias")
+    if len(b.shape(left)) == len(b.shape(right)) == 3 and bias is None:
+        return finish(b, call, matrix_product(b, left, right))
+    if len(b.shape(left)) != 2 or len(b.shape(right)) != 3 or bias is not None:
+        raise UnsupportedError("_grouped_mm other than rows by a stack of matrices", hint="write it as matrix products")
+    rows, inner = b.shape(left)
+    spread = (rows, b.shape(right)[0], inner)
+    row, end = b.iota(b.element(ends), spread[:2], 0), b.broadcast(ends, spread[:2])
+    before = hlo.pad(ends, b.splat(0, b.element(ends)), [1], [-1], [0])
+    member = hlo.and_(b.compare("LT", row, end), b.compare("GE", row, b.broadcast(before, spread[:2])))
+    placed = b.broadcast(b.reshape(left, (rows, 1, inner)), spread)
+    mask = b.broadcast(b.reshape(member, (*spread[:2], 1)), spread)
+    placed = hlo.select(mask, placed, b.splat(0, b.element(left), spread))
+    return finish(b, call, contract(b, placed, right, ((1, 2), (0, 1))))
