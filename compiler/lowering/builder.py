@@ -82,7 +82,7 @@ class Builder:
 
     def literal(self, array: np.ndarray, element: str) -> ir.Value:
         """A constant with the bits of `array` (for bf16 and the 8-bit floats: the raw bits as unsigned integers)."""
-        array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array).reshape(array.shape)  # a 0-d array would come back with one dimension
         if array.dtype.kind == "V" or array.dtype.name in ("bfloat16",) or array.dtype.name.startswith("float8"):
             array = array.view(f"u{array.dtype.itemsize}")
         return hlo.constant(ir.DenseElementsAttr.get(array, type=self.elements[element], shape=array.shape))
