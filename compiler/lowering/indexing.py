@@ -35,8 +35,12 @@ def _wrap(b: Builder, index: ir.Value, size: int) -> ir.Value:
         return b.convert(index, "i64")
     if isinstance(index.owner, ir.Operation) and index.owner.name == "stablehlo.iota":
         return index
-    negative = b.compare("LT", index, b.splat(0, kind, sizes))
-    return hlo.select(negative, hlo.add(index, b.splat(size, kind, sizes)), index)
+
+    def emit() -> ir.Value:
+        negative = b.compare("LT", index, b.splat(0, kind, sizes))
+        return hlo.select(negative, hlo.add(index, b.splat(size, kind, sizes)), index)
+
+    return b.once(("wrap", index, size), emit)
 
 
 def _as_element(b: Builder, source: Any, kind: str, sizes: tuple[int, ...]) -> ir.Value:
