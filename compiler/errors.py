@@ -23,5 +23,5 @@ class UnsupportedError(CompileError):
     """The program is valid PyTorch, and this compiler cannot express it."""
 
 
-class GuardError(CompileError):
+class GuardError(CompileError, RuntimeError):
     """A call breaks what was assumed when the program was compiled; nothing has run."""

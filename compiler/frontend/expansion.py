@@ -16,7 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, IndexType, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, IndexType, StringAttr, UnitAttr
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.constants import attribute, constant_data
@@ -389,7 +389,7 @@ class Recorder(TorchDispatchMode):
             later.append((out, form, memory))
         for out, form, memory in later:
             self._new_slot(out, form, memory)
-        self._emit(overload_name(func), call, made, entries, _value_form(known, call))
+        self._emit(overload_name(func), call, made, entries, _value_form(known, call), known.pointwise)
 
     def _same(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> int:
         """The operand that a result is: the same object, or by the schema the operand it writes."""
@@ -509,7 +509,13 @@ class Recorder(TorchDispatchMode):
     # -- emitting --------------------------------------------------------------------------------
 
     def _emit(
-        self, name: str, call: _Call, made: Sequence[Made], entries: Sequence[ResultAlias], value: ValueForm | None
+        self,
+        name: str,
+        call: _Call,
+        made: Sequence[Made],
+        entries: Sequence[ResultAlias],
+        value: ValueForm | None,
+        pointwise: bool = False,
     ) -> None:
         properties: dict[str, Attribute] = {
             "target": StringAttr(name),
@@ -521,6 +527,8 @@ class Recorder(TorchDispatchMode):
             properties["keywords"] = DictionaryAttr(call.keywords)
         if value is not None:
             properties["value"] = value
+        if pointwise and call.writes:
+            properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
         types = tuple(m.form.type for m in made)
         self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))

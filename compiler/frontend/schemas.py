@@ -70,6 +70,10 @@ class Twin:
     drop: tuple[str, ...] = ()
 
 
+UNTAGGED_POINTWISE = frozenset({"aten::copy_", "aten::masked_fill_", "aten::where"})
+"""Element-wise operators that PyTorch 2.13 does not tag as such."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """What the schema of an overload says.
@@ -79,6 +83,7 @@ class Facts:
         twin: the out-of-place overload, for a writing op that has one.
         metadata: an in-place change of sizes, strides or storage (`t_`, `resize_`, `set_`).
         random: draws from a generator.
+        pointwise: element i of what it writes depends on element i of its operands only.
     """
 
     name: str
@@ -88,6 +93,7 @@ class Facts:
     twin: Twin | None
     metadata: bool
     random: bool
+    pointwise: bool
 
     @property
     def by_name(self) -> dict[str, Parameter]:
@@ -139,6 +145,7 @@ def facts(op: OpOverload) -> Facts:
     return Facts(
         overload_name(op), tuple(parameters), returns, bool(silent), _twin(op, parameters),
         metadata, torch.Tag.nondeterministic_seeded in op.tags,
+        torch.Tag.pointwise in op.tags or schema.name in UNTAGGED_POINTWISE,
     )  # fmt: skip
 
 

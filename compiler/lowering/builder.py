@@ -30,9 +30,13 @@ def make_context() -> ir.Context:
 
 
 class Builder:
-    """Types and constants of one context. Make it, and use it, inside `with context`."""
+    """Types and constants of one context. Make it, and use it, inside `with context`.
 
-    def __init__(self) -> None:
+    `target` is "xla" or "neuron": rules choose by it where the two accept, or run well, different forms.
+    """
+
+    def __init__(self, target: str = "xla") -> None:
+        self.target = target
         signed, unsigned = ir.IntegerType.get_signless, ir.IntegerType.get_unsigned
         self.elements: dict[str, ir.Type] = {
             "f64": ir.F64Type.get(), "f32": ir.F32Type.get(), "f16": ir.F16Type.get(), "bf16": ir.BF16Type.get(),
@@ -78,7 +82,7 @@ class Builder:
 
     def literal(self, array: np.ndarray, element: str) -> ir.Value:
         """A constant with the bits of `array` (for bf16 and the 8-bit floats: the raw bits as unsigned integers)."""
-        array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array).reshape(array.shape)  # a 0-d array would come back with one dimension
         if array.dtype.kind == "V" or array.dtype.name in ("bfloat16",) or array.dtype.name.startswith("float8"):
             array = array.view(f"u{array.dtype.itemsize}")
         return hlo.constant(ir.DenseElementsAttr.get(array, type=self.elements[element], shape=array.shape))

@@ -1,0 +1,122 @@
+"""Matrix products. 16-bit floats multiply exactly and accumulate in f32; one rounding at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+from compiler.lowering.builder import Builder
+from compiler.lowering.elementwise import like
+from compiler.lowering.promotion import finish, operands, wide
+from compiler.lowering.registry import Call, lowering
+
+
+def contract(
+    b: Builder, left: ir.Value, right: ir.Value, contracted: tuple[Sequence[int], Sequence[int]],
+    batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
+) -> ir.Value:  # fmt: skip
+    """dot_general in the accumulation type: batch dimensions, then the free ones of `left`, then of `right`."""
+    numbers = hlo.DotDimensionNumbers.get(*(list(d) for d in (*batch, *contracted)))
+    have, other = b.shape(left), b.shape(right)
+    shape = [have[d] for d in batch[0]]
+    shape += [s for d, s in enumerate(have) if d not in batch[0] and d not in contracted[0]]
+    shape += [s for d, s in enumerate(other) if d not in batch[1] and d not in contracted[1]]
+    return hlo.dot_general(b.tensor(wide(b.element(left)), tuple(shape)), left, right, numbers)
+
+
+def matrix_product(b: Builder, left: ir.Value, right: ir.Value) -> ir.Value:
+    """`left @ right` over equal leading dimensions."""
+    rank = len(b.shape(left))
+    batch = tuple(range(rank - 2))
+    return contract(b, left, right, ((rank - 1,), (rank - 2,)), (batch, batch))
+
+
+def _plus(b: Builder, call: Call, product: ir.Value) -> ir.Value:
+    """beta * self + alpha * product; with beta 0 `self` is not even read, so its NaNs do not count."""
+    beta, alpha = call.arg(3, "beta", 1), call.arg(4, "alpha", 1)
+    if alpha != 1:
+        product = hlo.multiply(product, like(b, alpha, product))
+    if beta != 0:
+        (addend,) = operands(b, call.args[:1], b.element(product), call.types[0][1])
+        addend = addend if beta == 1 else hlo.multiply(addend, like(b, beta, addend))
+        product = hlo.add(addend, product)
+    return finish(b, call, product)
+
+
+@lowering("aten.mm.default", "aten.bmm.default")
+def mm(b: Builder, call: Call) -> ir.Value:
+    return finish(b, call, matrix_product(b, *call.args[:2]))
+
+
+@lowering("aten.mm.dtype", "aten.bmm.dtype")
+def mm_dtype(b: Builder, call: Call) -> ir.Value:
+    return finish(b, call, matrix_product(b, *call.args[:2]))
+
+
+@lowering("aten.addmm.default", "aten.baddbmm.default")
+def addmm(b: Builder, call: Call) -> ir.Value:
+    return _plus(b, call, matrix_product(b, *call.args[1:3]))
+
+
+@lowering("aten.addbmm.default")
+def addbmm(b: Builder, call: Call) -> ir.Value:
+    """The batch is summed as well: one contraction over both."""
+    return _plus(b, call, contract(b, *call.args[1:3], ((0, 2), (0, 1))))
+
+
+@lowering("aten.mv.default")
+def mv(b: Builder, call: Call) -> ir.Value:
+    return finish(b, call, contract(b, *call.args[:2], ((1,), (0,))))
+
+
+@lowering("aten.addmv.default")
+def addmv(b: Builder, call: Call) -> ir.Value:
+    return _plus(b, call, contract(b, *call.args[1:3], ((1,), (0,))))
+
+
+@lowering("aten.dot.default")
+def dot(b: Builder, call: Call) -> ir.Value:
+    return finish(b, call, contract(b, *call.args[:2], ((0,), (0,))))
+
+
+@lowering("aten.vdot.default")
+def vdot(b: Builder, call: Call) -> ir.Value:
+    left, right = call.args
+    if b.element(left).startswith("complex"):
+        left = hlo.complex(hlo.real(left), hlo.negate(hlo.imag(left)))
+    return finish(b, call, contract(b, left, right, ((0,), (0,))))
+
+
+@lowering("aten.addr.default")
+def addr(b: Builder, call: Call) -> ir.Value:
+    rows, columns = (b.convert(v, wide(call.types[0][0])) for v in call.args[1:3])
+    return _plus(b, call, contract(b, rows, columns, ((), ())))
+
+
+@lowering("aten.linear.default")
+def linear(b: Builder, call: Call) -> ir.Value:
+    x, weight, bias = call.args[0], call.args[1], call.arg(2, "bias")
+    product = contract(b, x, weight, ((len(b.shape(x)) - 1,), (len(b.shape(weight)) - 1,)))
+    if bias is not None:
+        product = hlo.add(product, *operands(b, [bias], b.element(product), call.types[0][1]))
+    return finish(b, call, product)
+
+
+@lowering("aten.matmul.default")
+def matmul(b: Builder, call: Call) -> ir.Value:
+    """Vectors gain a dimension that the result's shape drops again; leading dimensions broadcast."""
+    left, right = call.args
+    if len(b.shape(left)) == 1:
+        left = b.reshape(left, (1, *b.shape(left)))
+    if len(b.shape(right)) == 1:
+        right = b.reshape(right, (*b.shape(right), 1))
+    if len(b.shape(right)) == 2:
+        product = contract(b, left, right, ((len(b.shape(left)) - 1,), (0,)))
+    else:
+        leads = [(1,) * (max(len(b.shape(left)), len(b.shape(right))) - len(b.shape(v))) + b.shape(v)[:-2] for v in (left, right)]
+        lead = tuple(m if n == 1 else n for n, m in zip(*leads, strict=True))
+        left, right = (b.broadcast(v, (*lead, *b.shape(v)[-2:])) for v in (left, right))
+        product = matrix_product(b, left, right)
+    return b.reshape(b.convert(product, call.types[0][0]), call.types[0][1])

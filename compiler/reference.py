@@ -1,0 +1,208 @@
+"""Both forms of the IR executed by eager PyTorch, op by op: what every other way of running a program must agree with.
+
+`run_handles` runs a program over handles on real tensors, which it mutates as the program says. `run_values` runs a
+purified function: it reads the parameters out of the arguments' memory, computes with fresh tensors only, writes the
+aliased results back, and rebuilds the outputs from the plan. Neither shares code with the lowering or the runtime.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import DictionaryAttr, MemRefType, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from compiler.errors import CompileError
+from compiler.torch_types import DTYPES, overload, python_argument
+from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
+from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp, ValueCallOp
+from dialects.types import Geometry, element_name, geometry
+
+Tensors = list[torch.Tensor]
+
+
+def entry(module: ModuleOp) -> FuncOp:
+    """The function `@main`."""
+    for op in module.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+            return op
+    raise CompileError("the module has no function @main")
+
+
+def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
+    """Run a program over handles; arguments are mutated in place, results alias as eager PyTorch's do."""
+    block = entry(module).body.block
+    values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
+    with torch.no_grad():
+        for op in block.ops:
+            if isinstance(op, CallOp):
+                operands = [values[v] for v in op.args]
+                results = _call(op.target.data, op.arguments.data, op.keywords, operands)
+                for value, alias, result in zip(op.outs, op.aliases.data, _flat(results, len(op.outs)), strict=True):
+                    values[value] = operands[alias.operand] if alias.kind == "same" else result
+            elif isinstance(op, ConstantOp):
+                values[op.value] = _constant(op)
+            elif isinstance(op, ReturnOp):
+                return [values[v] for v in op.operands]
+            else:
+                raise CompileError(f"{op.name} cannot be run in eager PyTorch")
+    raise CompileError("@main has no func.return")
+
+
+def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
+    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan."""
+    function = entry(module)
+    bindings = cast(Bindings, function.attributes["alias.bindings"]).data
+    types = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
+    parameters = [_parameter(number, kind, bindings, arguments) for number, kind in enumerate(types)]
+    with torch.no_grad():
+        results = compute(function, [p.clone() for p in parameters])
+        for output, parameter in cast(Table, function.attributes["alias.table"]).data:
+            flat = results[output].reshape(-1)
+            for binding, argument in zip(bindings, arguments, strict=True):
+                if binding.parameter == parameter:
+                    _resolved(argument).copy_(_window(flat, binding.element, binding.geometry))
+        outputs: Tensors = []
+        for source in cast(Plan, function.attributes["alias.plan"]).data:
+            outputs.append(_rebuild(source, outputs, results, bindings, arguments))
+    return outputs
+
+
+def compute(function: FuncOp, parameters: Sequence[torch.Tensor]) -> Tensors:
+    """Run the body of a purified function as a pure function of its parameters."""
+    block = function.body.block
+    values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, parameters, strict=True))
+    with torch.no_grad():
+        for op in block.ops:
+            if isinstance(op, ReturnOp):
+                return [values[v] for v in op.operands]
+            results = _compute_op(op, [values[v] for v in op.operands])
+            for value, result in zip(op.results, results, strict=True):
+                kind = cast(TensorType[Attribute], value.type)
+                if tuple(result.shape) != kind.get_shape():
+                    raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
+                values[value] = result.to(DTYPES[element_name(kind.element_type)])
+    raise CompileError("@main has no func.return")
+
+
+def _compute_op(op: Operation, operands: Tensors) -> Tensors:
+    match op:
+        case ValueCallOp():
+            written = op.writes.writes() if op.writes is not None else ()
+            operands = [t.clone() if n in (written or ()) else t for n, t in enumerate(operands)]
+            own = len(op.outs) - len(written or ())
+            results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), own)
+            return [r.resolve_conj().resolve_neg() for r in results] + [operands[n] for n in written or ()]
+        case ExtractOp():
+            return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
+        case InsertOp():
+            kind = cast(TensorType[Attribute], op.result.type)
+            base = operands[1].clone() if len(operands) > 1 else torch.empty(kind.get_shape(), dtype=operands[0].dtype)
+            base = base.contiguous()
+            base.as_strided(op.window.data.sizes, op.window.data.strides, op.window.data.offset).copy_(operands[0])
+            return [base]
+        case ReinterpretOp():
+            element = element_name(cast(TensorType[Attribute], op.result.type).element_type)
+            return [operands[0].contiguous().view(DTYPES[element]).clone()]
+        case EmptyOp():
+            kind = cast(TensorType[Attribute], op.value.type)
+            return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
+        case ConstantOp():
+            return [_constant(op)]
+        case _:
+            raise CompileError(f"{op.name} cannot be run in eager PyTorch")
+
+
+def _call(target: str, arguments: Sequence[Attribute], keywords: DictionaryAttr | None, operands: Sequence[Any]) -> Any:
+    positional = [python_argument(a, operands) for a in arguments]
+    named = {k: python_argument(v, operands) for k, v in keywords.data.items()} if keywords is not None else {}
+    return overload(target)(*positional, **named)
+
+
+def _flat(results: Any, count: int) -> Tensors:
+    """The tensors an operator gave, lists flattened; an operator that returns nothing gives none."""
+    if isinstance(results, torch.Tensor):
+        return [results]
+    flat = [r for part in results or () for r in (part if isinstance(part, list | tuple) else [part])]
+    return [r for r in flat if isinstance(r, torch.Tensor)][:count]
+
+
+def _constant(op: ConstantOp) -> torch.Tensor:
+    kind = cast(MemRefType[Attribute] | TensorType[Attribute], op.value.type)
+    dtype = DTYPES[element_name(kind.element_type)]
+    data = torch.frombuffer(bytearray(op.data.data.data), dtype=dtype) if op.data.data.data else torch.empty(0, dtype=dtype)
+    sizes = kind.get_shape()
+    if data.numel() == 1 != math.prod(sizes):
+        data = data.expand(math.prod(sizes)).clone()
+    dense = data.reshape(sizes)
+    if isinstance(kind, MemRefType):
+        window = geometry(kind)
+        memory = torch.empty_strided(window.sizes, window.strides, dtype=dtype)
+        return memory.copy_(dense)
+    return dense
+
+
+def _parameter(
+    number: int, kind: TensorType[Attribute], bindings: Sequence[Binding], arguments: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """The memory of one parameter, through the first argument bound to it."""
+    dtype = DTYPES[element_name(kind.element_type)]
+    for binding, argument in zip(bindings, arguments, strict=True):
+        if binding.parameter == number:
+            size = argument.element_size()
+            start = (argument.storage_offset() - binding.geometry.offset) * size
+            count = math.prod(kind.get_shape()) * dtype.itemsize
+            raw = torch.empty(0, dtype=torch.uint8).set_(argument.untyped_storage())
+            return raw[start : start + count].clone().view(dtype).reshape(kind.get_shape())
+    raise CompileError(f"no argument is bound to parameter {number}")
+
+
+def _resolved(argument: torch.Tensor) -> torch.Tensor:
+    """The argument without lazy bits, on the same memory."""
+    if argument.is_conj():
+        argument = argument.conj()
+    return torch._neg_view(argument) if argument.is_neg() else argument
+
+
+def _window(flat: torch.Tensor, element: str, window: Geometry) -> torch.Tensor:
+    """A window on a flat tensor, as another element type when `element` is given."""
+    flat = flat.contiguous()
+    typed = flat.view(DTYPES[element]) if element and flat.numel() else flat
+    if element and not flat.numel():
+        typed = flat.new_empty(0, dtype=DTYPES[element])
+    return typed.as_strided(window.sizes, window.strides, window.offset + typed.storage_offset())
+
+
+def _rebuild(
+    source: OutputSource,
+    outputs: Tensors,
+    results: Tensors,
+    bindings: Sequence[Binding],
+    arguments: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    match source.kind:
+        case "argument":
+            return arguments[source.index]
+        case "output":
+            return outputs[source.index]
+        case "argument_view":
+            argument, binding = _resolved(arguments[source.index]), bindings[source.index]
+            start = (argument.storage_offset() - binding.geometry.offset) * argument.element_size()
+            dtype = DTYPES[source.element]
+            view = torch.empty(0, dtype=dtype).set_(
+                argument.untyped_storage(), start // dtype.itemsize + source.geometry.offset,
+                source.geometry.sizes, source.geometry.strides,
+            )  # fmt: skip
+            return _lazy(view, source.lazy)
+        case "result":
+            results[source.index] = results[source.index].contiguous()
+            return _lazy(_window(results[source.index].reshape(-1), source.element, source.geometry), source.lazy)
+
+
+def _lazy(view: torch.Tensor, bits: str) -> torch.Tensor:
+    view = view.conj() if "conj" in bits else view
+    return torch._neg_view(view) if "neg" in bits else view
