@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     BFloat16Type,
     ComplexType,
     Float8E4M3FNType,
@@ -103,19 +104,23 @@ def handle_type(
         [None if s == DYNAMIC else s for s in strides], None if offset == DYNAMIC else offset
     )
     space = StringAttr(lazy) if lazy else NoneAttr()
-    return MemRefType(ELEMENTS[element][0], sizes, layout, space)
+    return MemRefType(ELEMENTS[element][0], _to_xdsl(sizes), layout, space)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def value_type(element: str, sizes: tuple[int, ...]) -> TensorType:
     """The interned type of a value."""
-    return TensorType(ELEMENTS[element][0], sizes)
+    return TensorType(ELEMENTS[element][0], _to_xdsl(sizes))
+
+
+def _to_xdsl(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(DYNAMIC_INDEX if s == DYNAMIC else s for s in sizes) if DYNAMIC in sizes else sizes
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def geometry(handle: MemRefType) -> Geometry:
     """Sizes, strides and offset of a handle type."""
-    sizes = handle.get_shape()
+    sizes = tuple(DYNAMIC if s == DYNAMIC_INDEX else s for s in handle.get_shape())
     if isinstance(handle.layout, StridedLayoutAttr):
         strides = tuple(DYNAMIC if s is None else s for s in handle.layout.get_strides())
         offset = handle.layout.get_offset()
