@@ -274,7 +274,10 @@ def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "error: cannot be read" in capsys.readouterr().err
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PIECES = ["", "0", "-1", "99999999999", "%x", "<", ">", "[", "(", '"', ",", "read 7", "view 0", "f16", "\n"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_programs_end_in_an_orderly_way(data: st.DataObject, tmp_path: Path) -> None:
     """A program with a few pieces replaced, removed or repeated is accepted or refused, and nothing else."""
@@ -282,7 +285,7 @@ def test_damaged_programs_end_in_an_orderly_way(data: st.DataObject, tmp_path: P
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text) - 1))
         end = data.draw(st.integers(start, min(len(text), start + 12)))
-        piece = data.draw(st.sampled_from(["", "0", "-1", "99999999999", "%x", "<", ">", "[", "(", '"', ",", "read 7", "view 0", "f16", "\n", text[start:end] * 2]))
+        piece = data.draw(st.sampled_from([*PIECES, text[start:end] * 2]))
         text = text[:start] + piece + text[end:]
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
