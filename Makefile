@@ -14,7 +14,7 @@ venv: $(VENV)/.stamp
 $(VENV)/.stamp: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (torch and friends: some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,demo]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev,demo]'
 	@touch $@
 
 demo: venv
