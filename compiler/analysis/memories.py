@@ -251,7 +251,7 @@ def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, ca
         if ordered is not None and _bytes(owner) == size and extent(window, size) == (low, high) == (memory.start, high):
             memory.dims = ordered
             return
-    count = -(-(high - memory.start) // max(widths)) * max(widths) // size
+    count = -(-(high - memory.start) // size)
     memory.dims = (count,)
 
 
