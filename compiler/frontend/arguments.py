@@ -1,0 +1,68 @@
+"""Where arguments live: one root per connected set of bytes, read off real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from compiler.frontend.inputs import Input
+from compiler.frontend.forms import ALIGNMENT, Form, Forms, Root, last_element
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The root an argument is on, and its window there."""
+
+    form: Form
+    root: Root
+
+
+def place(items: Sequence[Input], forms: Forms) -> list[Placement]:
+    """A placement for each argument. Arguments whose byte extents overlap have the same root.
+
+    Only real tensors can share memory: metadata in somebody's graph is no evidence of storage.
+    """
+    storages: dict[int, list[int]] = {}
+    for index, item in enumerate(items):
+        assert item.tensor is not None
+        key = item.tensor.untyped_storage()._cdata if item.real else -1 - index
+        storages.setdefault(key, []).append(index)
+    roots: list[Root | None] = [None] * len(items)
+    for members in storages.values():
+        extents = sorted((*_extent(items[i].tensor), i) for i in members)  # type: ignore[arg-type]
+        group: list[int] = []
+        start = end = 0
+        for low, high, index in extents:
+            if low == high:  # no bytes, nothing to share
+                _close(roots, [index], low, high)
+            elif low < end:
+                end = max(end, high)
+                group.append(index)
+            else:
+                _close(roots, group, start, end)
+                group, start, end = [index], low, high
+        _close(roots, group, start, end)
+    placed: list[Placement] = []
+    for item, root in zip(items, roots, strict=True):
+        assert root is not None and item.tensor is not None
+        placed.append(Placement(forms.of(item.tensor, root.base), root))
+    return placed
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte a tensor touches, and one past the last."""
+    size = tensor.element_size()
+    low = int(tensor.storage_offset())
+    high = last_element(tuple(tensor.shape), tensor.stride(), low) + 1
+    return low * size, max(high, low) * size
+
+
+def _close(roots: list[Root | None], group: Sequence[int], start: int, end: int) -> None:
+    if not group:
+        return
+    base = start - start % ALIGNMENT
+    root = Root(end - base, base)
+    for index in group:
+        roots[index] = root

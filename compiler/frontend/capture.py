@@ -1,0 +1,261 @@
+"""Any PyTorch program as a graph before functionalization, with the real tensors behind its inputs.
+
+In-place writes, views and sharing are those of the program. A callable or a module is traced on fake tensors that share
+storages as the real ones do; a graph that exists already is taken as it is, never traced again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from compiler.errors import CompileError, UnsupportedError
+from compiler.frontend.exported import capture_exported
+from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.pt2 import load_exported
+from compiler.frontend.sources import traceback_source
+from compiler.program import Leaf
+
+
+def capture(
+    program: Any, example_inputs: Sequence[Any] | None = None, kwargs: dict[str, Any] | None = None, *, trust: bool = False
+) -> Captured:
+    """The graph of `program`.
+
+    Args:
+        program: a callable, an nn.Module, an ExportedProgram, the path of a `.pt2` file, or an fx.GraphModule.
+        example_inputs: positional arguments; nested lists, dicts and Python values are welcome.
+        trust: load a `.pt2` file even if that runs code from it.
+
+    Raises:
+        CompileError: the program cannot be captured; `location` is the user's line.
+    """
+    if isinstance(program, (str, os.PathLike)):
+        program = load_exported(program, trust=trust)
+    if isinstance(program, ExportedProgram):
+        return capture_exported(program)
+    if isinstance(program, fx.GraphModule):
+        return _graph_module(program, example_inputs)
+    if not callable(program):
+        raise CompileError(
+            f"cannot capture a {type(program).__name__}",
+            hint="give a callable, an nn.Module, an ExportedProgram, a .pt2 path or an fx.GraphModule",
+        )
+    if example_inputs is None or isinstance(example_inputs, torch.Tensor):
+        raise CompileError("example inputs are missing", hint="give the positional arguments as a tuple")
+    return _traced(program, tuple(example_inputs), dict(kwargs or {}))
+
+
+# -- a graph that exists -----------------------------------------------------------------------
+
+
+def _graph_module(graph: fx.GraphModule, example_inputs: Sequence[Any] | None) -> Captured:
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    given: list[Any] = list(example_inputs) if example_inputs is not None else [_hinted(n) for n in placeholders]
+    if len(given) != len(placeholders):
+        raise CompileError(f"the graph has {len(placeholders)} inputs, {len(given)} were given")
+    inputs: list[Input] = []
+    for node, value in zip(placeholders, given, strict=True):
+        if isinstance(value, torch.Tensor):
+            inputs.append(Input(node.name, "input", value, real=not isinstance(value, FakeTensor)))
+        else:
+            inputs.append(Input(node.name, "input", None, constant=value))
+    leaves = [Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs)]
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    # FX keeps its own list and dict types; the caller gets plain ones.
+    plain = pytree.tree_map(lambda x: x, _plain(output.args[0]))
+    found, out_tree = pytree.tree_flatten(plain)
+    out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
+    in_tree = pytree.tree_structure((tuple(0 for _ in inputs), {}))
+    return Captured(graph, tuple(inputs), in_tree, tuple(leaves), out_tree, out_leaves)
+
+
+def _hinted(node: fx.Node) -> Any:
+    for key in ("val", "example_value"):
+        if key in node.meta:
+            return node.meta[key]
+    raise CompileError(
+        f"input {node.name} has neither an example nor metadata", node=node.name, hint="give example_inputs"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if type(value) is tuple:
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+# -- tracing -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Outcome:
+    """What the traced call returned."""
+
+    tree: pytree.TreeSpec | None = None
+    leaves: list[Leaf] = field(default_factory=list)
+    rebound: dict[str, int] = field(default_factory=dict)
+
+
+def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
+    owner = program if isinstance(program, torch.nn.Module) else None
+    state = list(_state(owner)) if owner is not None else []
+    taken = {name for item in state for name in item.names}
+    paths, in_tree = pytree.tree_flatten_with_path((args, kwargs))
+    user: list[Input] = []
+    for path, value in paths:
+        name = unique(_input_name(program, path), taken)
+        tensor = value if isinstance(value, torch.Tensor) else None
+        user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
+    inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes: dict[int, torch.Tensor] = {}
+    for item in inputs:
+        assert item.tensor is not None
+        if item.tensor.layout != torch.strided or item.tensor.device.type == "meta":
+            raise UnsupportedError(f"{item.name} is a {item.tensor.layout} tensor on {item.tensor.device}")
+        if id(item.tensor) not in fakes:
+            fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)
+    outcome = _Outcome()
+
+    def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        rest = iter(tensors[len(state) :])
+        leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
+        call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
+        with _Substituted(owner, state, tensors[: len(state)]) as held:
+            found, outcome.tree = pytree.tree_flatten(program(*call_args, **call_kwargs))
+            results: list[torch.Tensor] = []
+            for value in found:
+                if isinstance(value, torch.Tensor):
+                    outcome.leaves.append(Leaf(len(results)))
+                    results.append(value)
+                else:
+                    outcome.leaves.append(Leaf(constant=value))
+            for name, value in held.rebound().items():
+                outcome.rebound[name] = len(results)
+                results.append(value)
+        return results
+
+    tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
+    try:
+        with torch.no_grad():
+            graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
+    except CompileError:
+        raise
+    except Exception as error:
+        raise _trace_error(error) from error
+    assert outcome.tree is not None
+    numbers = {id(item): i for i, item in enumerate(inputs)}
+    in_leaves = tuple(Leaf(numbers[id(i)]) if i.tensor is not None else Leaf(constant=i.constant) for i in user)
+    training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
+    return Captured(
+        graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training
+    )  # fmt: skip
+
+
+def _trace_error(error: Exception) -> CompileError:
+    where = str(traceback_source(error) or "")
+    kind = type(error).__name__
+    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
+        return UnsupportedError(
+            "the program takes a Python value or a shape from the data of a tensor", location=where,
+            hint="keep it a tensor: torch.where, index_copy_, masked_fill",
+        )  # fmt: skip
+    return CompileError(f"the program fails on the example inputs: {kind}: {error}", location=where)
+
+
+def _input_name(program: Callable[..., Any], path: tuple[Any, ...]) -> str:
+    """`x`, `caches_0_k`: the formal argument, then the keys inside it."""
+    first, *rest = path
+    code = getattr(program.forward if isinstance(program, torch.nn.Module) else program, "__code__", None)
+    keys = [str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in rest]
+    if first.idx == 0 and code is not None:
+        skip = 1 if isinstance(program, torch.nn.Module) else 0
+        position = int(keys[0])
+        if position + skip < code.co_argcount:
+            return "_".join([code.co_varnames[position + skip], *keys[1:]])
+        if code.co_flags & 0x04:
+            extra = position + skip - code.co_argcount
+            return "_".join([code.co_varnames[code.co_argcount + code.co_kwonlyargcount], str(extra), *keys[1:]])
+    return "_".join(keys if first.idx else ["arg" + keys[0], *keys[1:]])
+
+
+@dataclass
+class _Slot:
+    """One parameter or buffer: every place that holds it, the first by name first."""
+
+    tensor: torch.Tensor
+    kind: Literal["parameter", "buffer"]
+    names: list[str] = field(default_factory=list)
+    places: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+
+
+def _state(owner: torch.nn.Module) -> Iterator[_Slot]:
+    """Parameters and buffers; tied names are one slot."""
+    found: dict[int, _Slot] = {}
+    for prefix, module in owner.named_modules():
+        for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
+            for name, tensor in held.items():
+                if tensor is not None:
+                    slot = found.setdefault(id(tensor), _Slot(tensor, kind))
+                    slot.names.append(f"{prefix}.{name}" if prefix else name)
+                    slot.places.append((held, name))
+    yield from found.values()
+
+
+class _Substituted:
+    """The module with its tensors replaced for one traced call; on exit it is as it was."""
+
+    def __init__(self, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]) -> None:
+        self._owner, self._state, self._tensors = owner, state, tensors
+        self._attributes: list[tuple[str, torch.nn.Module, dict[str, Any]]] = []
+
+    def __enter__(self) -> _Substituted:
+        if self._owner is not None:
+            self._attributes = [(name, m, dict(m.__dict__)) for name, m in self._owner.named_modules()]
+        for slot, tensor in zip(self._state, self._tensors, strict=True):
+            for held, name in slot.places:
+                held[name] = tensor
+        return self
+
+    def rebound(self) -> dict[str, torch.Tensor]:
+        """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
+        found: dict[str, torch.Tensor] = {}
+        for slot, tensor in zip(self._state, self._tensors, strict=True):
+            for (held, name), qualified in zip(slot.places, slot.names, strict=True):
+                now = held.get(name)
+                if now is tensor:
+                    continue
+                if not isinstance(now, torch.Tensor):
+                    raise UnsupportedError(f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor")
+                found[qualified] = now
+        for prefix, module, before in self._attributes:
+            for name, value in module.__dict__.items():
+                if isinstance(value, torch.Tensor) and before.get(name) is not value:
+                    raise UnsupportedError(
+                        f"the call binds the plain attribute {prefix + '.' if prefix else ''}{name} to a new tensor",
+                        hint="register it as a buffer, or write into it with copy_",
+                    )
+        return found
+
+    def __exit__(self, *_: object) -> None:
+        for slot in self._state:
+            for held, name in slot.places:
+                held[name] = slot.tensor
+        for _, module, before in self._attributes:
+            for name in set(module.__dict__) - set(before):
+                del module.__dict__[name]
+            module.__dict__.update(before)

@@ -1,0 +1,105 @@
+"""Handles during import: interned forms (type and geometry), roots, and the objects the program sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+
+from compiler.errors import UnsupportedError
+from dialects.types import DYNAMIC, ELEMENTS, handle_type
+
+ELEMENT_OF: dict[torch.dtype, str] = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2",
+    torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
+    torch.uint64: "ui64", torch.uint32: "ui32", torch.uint16: "ui16", torch.uint8: "ui8",
+    torch.bool: "i1", torch.complex64: "complex<f32>", torch.complex128: "complex<f64>",
+}  # fmt: skip
+"""torch dtype -> MLIR spelling."""
+
+ALIGNMENT = 16
+"""A root starts at a multiple of this many bytes of its storage, so that every element type counts from it evenly."""
+
+
+def element_of(dtype: torch.dtype) -> str:
+    element = ELEMENT_OF.get(dtype)
+    if element is None:
+        raise UnsupportedError(
+            f"tensors of type {dtype} have no element type in the IR", hint=f"use one of {', '.join(map(str, ELEMENT_OF))}"
+        )
+    return element
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What a handle's type says; interned, so that identity is equality. `end` is one past the last byte it covers."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    lazy: str
+    type: MemRefType
+    end: int
+
+
+class Forms:
+    """The interned forms of one import."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Form] = {}
+
+    def get(self, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], offset: int, lazy: str) -> Form:
+        key = (dtype, tuple(sizes), tuple(strides), offset, lazy)
+        form = self._known.get(key)
+        if form is None:
+            element = element_of(dtype)
+            kind = handle_type(element, key[1], key[2], offset, lazy)
+            end = (last_element(key[1], key[2], offset) + 1) * ELEMENTS[element][1]
+            form = self._known[key] = Form(dtype, key[1], key[2], offset, lazy, kind, end)
+        return form
+
+    def of(self, tensor: torch.Tensor, base: int) -> Form:
+        """The form of a tensor on a root that starts `base` bytes into its storage."""
+        offset = number(tensor.storage_offset())
+        if offset != DYNAMIC:
+            offset -= base // tensor.element_size()
+            if offset < 0:
+                raise UnsupportedError("a view begins before the memory the program was given")
+        lazy = ",".join(name for name, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
+        return self.get(tensor.dtype, tuple(map(number, tensor.shape)), tuple(map(number, tensor.stride())), offset, lazy)
+
+
+def number(value: int | torch.SymInt) -> int:
+    """A size for the type of a handle: DYNAMIC when it is known only at run time."""
+    return value if isinstance(value, int) else DYNAMIC
+
+
+def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> int:
+    """The highest element a window touches; -1 when it is empty or not known."""
+    if 0 in sizes or DYNAMIC in sizes or DYNAMIC in strides or offset == DYNAMIC:
+        return -1
+    return offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+class Root:
+    """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on."""
+
+    __slots__ = ("base", "bytes", "written")
+
+    def __init__(self, size: int, base: int = 0) -> None:
+        self.bytes, self.base, self.written = size, base, False
+
+
+class Handle:
+    """A tensor object of the program. An in-place change of its metadata gives it another value and form."""
+
+    __slots__ = ("argument", "form", "root", "value")
+
+    def __init__(self, value: SSAValue, form: Form, root: Root, argument: bool = False) -> None:
+        self.value, self.form, self.root, self.argument = value, form, root, argument

@@ -1,0 +1,395 @@
+"""From a captured graph to handles: every ATen call the program makes, with its effects and aliases, in program order.
+
+After import the IR says by itself what shares memory and what is written; nothing later looks at PyTorch again.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FileLineColLoc,
+    IntAttr,
+    LocationAttr,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+    UnknownLoc,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region
+
+from compiler.errors import CompileError, UnsupportedError
+from compiler.frontend.arguments import Placement, place
+from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.constants import SMALL, constant_data
+from compiler.frontend.expansion import Expander, Expansion, Slot
+from compiler.frontend.forms import Forms, Handle, Root
+from compiler.frontend.sources import Source, node_source
+from compiler.program import Argument, Leaf, Program
+from dialects.alias import Root as RootAttr
+from dialects.alias import RootData
+from dialects.fx import CallOp, ConstantOp
+
+
+def import_graph(captured: Captured) -> Program:
+    """The program of a captured graph.
+
+    Raises:
+        UnsupportedError: for the first node that the IR cannot express, with the user's line.
+    """
+    return _Importer(captured).program()
+
+
+_INLINED = {
+    "wrap_with_set_grad_enabled": 1,
+    "wrap_with_autocast": 4,
+    "tag_activation_checkpoint": 0,
+    "invoke_subgraph": 0,
+}
+"""Higher-order operators that just call a subgraph: the position of the subgraph among the arguments."""
+
+_NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
+
+
+class _Importer:
+    """Walks a graph with an environment node -> structure of handles and Python values."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.captured = captured
+        self.forms = Forms()
+        self.expander = Expander(self.forms)
+        self.ops: list[Operation] = []
+        self._files: dict[Source, FileLineColLoc] = {}
+        self._location: LocationAttr = UnknownLoc()
+        self._candidates: list[tuple[Input, ConstantOp, Handle]] = []
+
+    # -- the program -----------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        captured = self.captured
+        constants = _constants(captured.graph)
+        tensors = [item for item in captured.inputs if item.tensor is not None]
+        state = [item for item in tensors if item.kind != "input"] + _lifted(constants, tensors)
+        order = [*state, *(item for item in tensors if item.kind == "input")]
+        placements = place(order, self.forms)
+        members = Counter(id(p.root) for p in placements)
+        shared = {root for root, count in members.items() if count > 1}
+        inlined = [
+            item.kind == "constant" and item.real and item.tensor.numel() <= SMALL and id(p.root) not in shared  # type: ignore[union-attr]
+            for item, p in zip(order, placements, strict=True)
+        ]
+        kept = [(item, p) for item, p, inline in zip(order, placements, inlined, strict=True) if not inline]
+        self.block = Block(arg_types=[p.form.type for _, p in kept])
+        handles: dict[int, Handle] = {}
+        for (item, placement), value in zip(kept, self.block.args, strict=True):
+            value.name_hint = _hint(item.name)
+            handles[id(item)] = Handle(value, placement.form, placement.root, argument=True)
+        for item, placement, inline in zip(order, placements, inlined, strict=True):
+            if inline:
+                handles[id(item)] = self._candidate(item, placement)
+        self.constants = {id(item.tensor): handles[id(item)] for item in order}
+        env: list[Any] = [handles[id(i)] if i.tensor is not None else i.constant for i in captured.inputs]
+        outputs = pytree.tree_leaves(self.run(captured.graph, env), is_leaf=lambda x: isinstance(x, Handle))
+        self._write_back(outputs, env)
+        return self._finish(kept, outputs)
+
+    def _candidate(self, item: Input, placement: Placement) -> Handle:
+        """A small constant: in the IR unless something writes or returns it."""
+        assert item.tensor is not None
+        form = placement.form
+        op = ConstantOp.create(
+            properties={"data": constant_data(item.tensor)}, result_types=[form.type], location=self._location
+        )
+        handle = Handle(op.results[0], form, placement.root, argument=True)
+        self._candidates.append((item, op, handle))
+        return handle
+
+    def _finish(self, kept: list[tuple[Input, Placement]], outputs: list[Any]) -> Program:
+        captured = self.captured
+        results, out_leaves = self._results(outputs)
+        escaped = {id(h.root) for h in results}
+        arguments = list(kept)
+        head: list[Operation] = []
+        for item, op, handle in self._candidates:
+            form, root = handle.form, handle.root
+            if not root.written and id(root) not in escaped and form.type == _dense(self.forms, item.tensor).type:
+                head.append(op)
+                continue
+            position = sum(i.kind != "input" for i, _ in arguments)
+            value = self.block.insert_arg(form.type, position)
+            value.name_hint = _hint(item.name)
+            op.results[0].replace_all_uses_with(value)
+            handle.value = value
+            arguments.insert(position, (item, Placement(form, root)))
+        self.block.add_ops([*head, *self.ops])
+        values = [h.value for h in results]
+        self.block.add_op(ReturnOp.create(operands=values, location=UnknownLoc()))
+        numbers: dict[int, int] = {}
+        attributes = [
+            DictionaryAttr({
+                "alias.root": RootAttr(RootData(numbers.setdefault(id(p.root), len(numbers)), p.root.bytes)),
+                "fx.name": StringAttr(i.name),
+                "fx.kind": StringAttr(i.kind),
+            })
+            for i, p in arguments
+        ]  # fmt: skip
+        kinds = ([a.type for a in self.block.args], [v.type for v in values])
+        function = FuncOp("main", kinds, Region(self.block), arg_attrs=ArrayAttr(attributes))
+        position_of = {id(i): n for n, (i, _) in enumerate(arguments)}
+        return Program(
+            ModuleOp([function]),
+            tuple(Argument(i.name, i.kind) for i, _ in arguments),
+            captured.in_tree,
+            tuple(self._in_leaf(leaf, position_of) for leaf in captured.in_leaves),
+            captured.out_tree,
+            tuple(out_leaves),
+            state={i.name: i.tensor for i, _ in arguments if i.kind != "input" and i.real},
+            owner=captured.owner,
+            rebound=self._rebound,
+            training=dict(captured.training),
+            symbolic=(),
+        )
+
+    def _in_leaf(self, leaf: Leaf, position_of: dict[int, int]) -> Leaf:
+        return leaf if not leaf.is_tensor else Leaf(position_of[id(self.captured.inputs[leaf.index])])
+
+    def _results(self, outputs: list[Any]) -> tuple[list[Handle], list[Leaf]]:
+        """Tensor results in order, and the leaves of the output tree; rebound tensors come last and are no leaves."""
+        captured = self.captured
+        results: list[Handle] = []
+
+        def result(value: Any) -> Leaf:
+            if isinstance(value, Handle):
+                results.append(value)
+                return Leaf(len(results) - 1)
+            return Leaf(constant=value)
+
+        user = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in captured.out_leaves]
+        leaves = [result(value) for value in user]
+        self._rebound: dict[str, int] = {}
+        for name, position in captured.rebound.items():
+            self._rebound[name] = result(outputs[position]).index
+        return results, leaves
+
+    def _write_back(self, outputs: list[Any], inputs: list[Any]) -> None:
+        """The writes that a decomposed program leaves to its caller."""
+        updates = [(outputs[output], inputs[position]) for position, output in self.captured.updates]
+        updates = [(value, target) for value, target in updates if value is not target]
+        targets = {id(target.root) for _, target in updates}
+        copy = torch.ops.aten.copy_.default
+        sources = [
+            self._run("call_function", torch.ops.aten.clone.default, (value,), {}) if id(value.root) in targets else value
+            for value, _ in updates
+        ]
+        for source, (_, target) in zip(sources, updates, strict=True):
+            self._run("call_function", copy, (target, source), {})
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def run(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        """Import a graph for these inputs; its output as a structure of handles and Python values."""
+        env: dict[fx.Node, Any] = {}
+        remaining = iter(inputs)
+        for node in graph.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(remaining)
+                continue
+            if node.op == "output":
+                return fx.node.map_arg(node.args[0], env.__getitem__)
+            outer, self._location = self._location, self._locate(node)
+            try:
+                env[node] = self._node(graph, node, env)
+            except CompileError as error:
+                if error.node:
+                    raise
+                where = error.location or str(node_source(node) or "")
+                raise type(error)(error.message, location=where, node=node.name, hint=error.hint) from error
+            except Exception as error:
+                raise _refusal(error, node) from error
+            finally:
+                self._location = outer
+        raise CompileError("the graph has no output node")
+
+    def _node(self, graph: fx.GraphModule, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
+        target = node.target
+        if node.op == "get_attr":
+            return self._attribute(graph, str(target))
+        args = fx.node.map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs = fx.node.map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        if node.op == "call_function":
+            if target is operator.getitem and not isinstance(args[0], Handle):
+                return args[0][args[1]]
+            if isinstance(target, HigherOrderOperator):
+                return self._higher_order(target, args, kwargs)
+            name = getattr(target, "__name__", "")
+            if name in _NO_EFFECT or getattr(target, "namespace", "") == "profiler":
+                return None
+            if name == "_enter_autocast" and (len(args) < 3 or args[2]):
+                raise UnsupportedError("autocast is on in this graph", hint="export without autocast, in the dtype you want")
+            if name == "_enter_autocast":
+                return None
+        if node.op == "call_module":
+            module = graph.get_submodule(str(target))
+            state = {n: self._attribute(graph, f"{target}.{n}") for n in _state_names(module)}
+            return self._run(node.op, target, (state, args, kwargs), {}, _module_call(module))
+        return self._run(node.op, target, args, kwargs)
+
+    def _run(self, kind: str, target: Any, args: Any, kwargs: Any, run: Callable[..., Any] | None = None) -> Any:
+        if run is None:
+            run = target if kind == "call_function" else _method(target)
+        expansion, operands = self.expander.expand((kind, target), run, args, kwargs)
+        return self._emit(expansion, operands)
+
+    def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
+        slots = list(operands)
+        location, ops = self._location, self.ops
+        for step in expansion.steps:
+            make = ConstantOp if step.constant else CallOp
+            op = make.create(
+                operands=[slots[i].value for i in step.operands],
+                result_types=step.types,
+                properties=dict(step.properties),
+                location=location,
+            )
+            ops.append(op)
+            for i in step.written:
+                slots[i].root.written = True
+            for made, value in zip(step.made, op.results, strict=True):
+                if made.source < 0:
+                    root = Root(made.bytes)
+                else:
+                    root = slots[made.source].root
+                    if made.form.end > root.bytes:
+                        raise UnsupportedError(
+                            f"{step.properties['target']} reaches byte {made.form.end} of memory of which the program "
+                            f"was given {root.bytes} bytes",
+                            hint="pass the whole tensor as an argument",
+                        )
+                slots.append(Handle(value, made.form, root))
+        for operand, slot in expansion.rebound:
+            operands[operand].value, operands[operand].form = slots[slot].value, slots[slot].form
+            operands[operand].root = slots[slot].root
+            slots[slot] = operands[operand]
+        return _fill(expansion.output, slots)
+
+    def _attribute(self, graph: fx.GraphModule, name: str) -> Any:
+        value = _resolve(graph, name)
+        return self.constants[id(value)] if isinstance(value, torch.Tensor) else value
+
+    def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+        name = target.name()
+        position = _INLINED.get(name)
+        if position is None:
+            raise UnsupportedError(
+                f"the higher-order operator {name} has no form in the IR",
+                hint="express it with tensor operators, or compile the parts around it",
+            )
+        if name == "wrap_with_autocast" and args[2]:
+            raise UnsupportedError("autocast is on in this graph", hint="export without autocast, in the dtype you want")
+        inputs = args[position + 1 :] if name != "invoke_subgraph" else args[2:]
+        return self.run(args[position], inputs)
+
+    def _locate(self, node: fx.Node) -> LocationAttr:
+        source = node_source(node) or Source("<graph>", 0)
+        file = self._files.get(source)
+        if file is None:
+            file = self._files[source] = FileLineColLoc(StringAttr(source.file), IntAttr(source.line), IntAttr(0))
+        return NameLoc(StringAttr(node.name), file)
+
+
+def _fill(structure: Any, slots: list[Handle]) -> Any:
+    """The structure a node returns, with handles for slots."""
+    if type(structure) is Slot:
+        return slots[structure.index]
+    if isinstance(structure, list):
+        return [_fill(item, slots) for item in structure]
+    if isinstance(structure, tuple):
+        return tuple(_fill(item, slots) for item in structure)
+    if isinstance(structure, dict):
+        return {name: _fill(item, slots) for name, item in structure.items()}
+    return structure
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda receiver, *args, **kwargs: getattr(receiver, name)(*args, **kwargs)
+
+
+def _module_call(module: torch.nn.Module) -> Callable[..., Any]:
+    return lambda state, args, kwargs: torch.func.functional_call(module, state, tuple(args), kwargs)
+
+
+def _state_names(module: torch.nn.Module) -> list[str]:
+    return [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+
+
+def _resolve(graph: fx.GraphModule, name: str) -> Any:
+    value: Any = graph
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _constants(graph: fx.GraphModule) -> dict[str, torch.Tensor]:
+    """The tensors that a graph and its subgraphs name, by qualified name, in order of first use."""
+    found: dict[str, torch.Tensor] = {}
+    for node in graph.graph.nodes:
+        if node.op == "get_attr":
+            value = _resolve(graph, str(node.target))
+            if isinstance(value, torch.Tensor):
+                found.setdefault(str(node.target), value)
+            elif isinstance(value, fx.GraphModule):
+                found |= {f"{node.target}.{name}": tensor for name, tensor in _constants(value).items()}
+        elif node.op == "call_module":
+            module = graph.get_submodule(str(node.target))
+            found |= {f"{node.target}.{n}": _resolve(module, n) for n in _state_names(module)}  # type: ignore[arg-type]
+    return found
+
+
+def _lifted(constants: dict[str, torch.Tensor], given: Sequence[Input]) -> list[Input]:
+    """An input for every constant that is not one yet; the same tensor under several names is one."""
+    known = {id(item.tensor) for item in given}
+    names = {item.name for item in given}
+    fresh: list[Input] = []
+    for name, tensor in constants.items():
+        if id(tensor) not in known:
+            known.add(id(tensor))
+            fresh.append(Input(unique(name, names), "constant", tensor, real=True))
+    return fresh
+
+
+def _dense(forms: Forms, tensor: torch.Tensor | None) -> Any:
+    """The form a constant has in the IR: row-major, alone in its memory."""
+    assert tensor is not None
+    dense = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+    return forms.of(dense, 0)
+
+
+def _hint(name: str) -> str | None:
+    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    text = text.rstrip("0123456789").rstrip("_") if text.rsplit("_", 1)[-1].isdigit() else text
+    return text if text and not text[0].isdigit() else None
+
+
+def _refusal(error: Exception, node: fx.Node) -> CompileError:
+    """A failure inside PyTorch, said with the node and the user's line."""
+    where = str(node_source(node) or "")
+    kind = type(error).__name__
+    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
+        return UnsupportedError(
+            f"{node.target}: what it returns depends on the data of a tensor, not only on its shape",
+            location=where, node=node.name, hint="use a form with a static shape, such as torch.where or index_put_",
+        )  # fmt: skip
+    return CompileError(f"{node.target} fails: {error}", location=where, node=node.name)
+
+
+__all__ = ["import_graph"]

@@ -1,0 +1,140 @@
+"""Loading a `.pt2` file without running code from it: the archive is screened before `torch.export.load` reads it.
+
+`torch.export.load` unpickles some entries and evaluates symbolic expressions as Python. Such entries are refused, and
+expressions must match a small grammar, unless the caller trusts the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from compiler.errors import CompileError
+
+_PICKLED = re.compile(r"data/constants/(custom_obj_|opaque_obj_)|data/aotinductor/|serialized_\w+\.(json|pt)$|data/(weights|constants)/[^/]*\.pt$")
+"""Entries that hold pickles or machine code by their name, in the present layout and in older ones."""
+
+_FUNCTIONS = frozenset(
+    "Symbol Integer Float Rational Add Mul Pow Mod Max Min Abs Eq Ne Equality Unequality StrictGreaterThan GreaterThan StrictLessThan LessThan "
+    "Gt Ge Lt Le And Or Not FloorDiv CeilDiv CleanDiv PythonMod ModularIndexing IntTrueDiv FloatTrueDiv FloatPow PowByNatural ToFloat "
+    "TruncToInt CeilToInt FloorToInt RoundToInt Where BooleanTrue BooleanFalse max min".split()
+)
+_METHODS = frozenset({"size", "stride", "storage_offset"})
+_NODES = (
+    ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop,
+    ast.cmpop, ast.expr_context, ast.keyword, ast.Subscript,
+)  # fmt: skip
+_SYMBOL = re.compile(r"[A-Za-z]{1,5}[0-9]+|true|false|True|False|L")
+
+_TRUST = "if you trust where the file comes from, pass trust=True; otherwise export the program again"
+
+
+def load_exported(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
+    """The exported program in a `.pt2` file.
+
+    Raises:
+        CompileError: the file is missing, damaged or something else, or loading it would run code from it.
+    """
+    name = os.fspath(path)
+    if not os.path.isfile(name):
+        raise CompileError(f"{name} is not a file", hint="give the path of a file written by torch.export.save")
+    if not zipfile.is_zipfile(name):
+        raise CompileError(
+            f"{name} is no .pt2 archive, or is cut short", hint="write it again with torch.export.save"
+        )
+    try:
+        if not trust:
+            _screen(name)
+        return torch.export.load(name)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError(
+            f"{name} cannot be read as an exported program: {type(error).__name__}: {str(error).splitlines()[0]}",
+            hint="write it again with torch.export.save, with this version of PyTorch",
+        ) from error
+
+
+def _screen(path: str) -> None:
+    reader = torch._C.PyTorchFileReader(path)
+    entries = reader.get_all_records()
+    with zipfile.ZipFile(path) as archive:
+        listed = archive.namelist()
+    # PyTorch's reader and Python's must see the same file, or one would check what the other does not load.
+    if len(set(listed)) != len(listed) or len(listed) != len(entries):
+        raise CompileError(f"{path} names an entry twice", hint=_TRUST)
+    if not any(e.startswith("models/") and e.endswith(".json") for e in entries):
+        raise CompileError(f"{path} holds no exported program", hint="write it with torch.export.save")
+    for entry in entries:
+        if _PICKLED.search(entry):
+            raise CompileError(f"{path}: loading {entry} would run code from the file", hint=_TRUST)
+        if entry.startswith("data/sample_inputs/"):
+            _screen_inputs(path, entry, reader.get_record(entry))
+        elif entry.endswith(".json"):
+            for key, value in _pairs(json.loads(reader.get_record(entry))):
+                _screen_pair(path, entry, key, value)
+
+
+def _screen_inputs(path: str, entry: str, data: bytes) -> None:
+    try:
+        torch.load(io.BytesIO(data), weights_only=True)
+    except Exception as error:
+        raise CompileError(f"{path}: {entry} is more than tensors, and loading it would run code", hint=_TRUST) from error
+
+
+def _screen_pair(path: str, entry: str, key: str, value: Any) -> None:
+    if key == "use_pickle" and value:
+        raise CompileError(f"{path}: {entry} asks to unpickle a tensor, which would run code from the file", hint=_TRUST)
+    if key == "path_name" and str(value).startswith(("custom_obj_", "opaque_obj_")):
+        raise CompileError(f"{path}: {entry} holds an object that only unpickling can restore", hint=_TRUST)
+    texts = [value] if key == "expr_str" else value if key == "guards_code" and isinstance(value, list) else []
+    for text in texts:
+        if not isinstance(text, str) or not is_arithmetic(text):
+            raise CompileError(f"{path}: {entry} has the expression {text!r}, which is more than arithmetic", hint=_TRUST)
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every key and value in nested JSON."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield from item.items()
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def is_arithmetic(text: str) -> bool:
+    """Whether an expression is arithmetic on sizes: numbers, symbols and known functions, nothing that could do harm."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    callees = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return all(_is_harmless(node, id(node) in callees) for node in ast.walk(tree))
+
+
+def _is_harmless(node: ast.AST, called: bool) -> bool:
+    match node:
+        case ast.Name(id=name):
+            return name in _FUNCTIONS if called else _SYMBOL.fullmatch(name) is not None
+        case ast.Attribute(attr=name):
+            return called and name in _METHODS
+        case ast.Call(func=function):
+            return isinstance(function, (ast.Name, ast.Attribute))
+        case ast.Constant(value=str() as text):
+            return re.fullmatch(r"\w+", text) is not None
+        case ast.Constant(value=value):
+            return isinstance(value, (bool, int, float))
+        case _:
+            return isinstance(node, _NODES)

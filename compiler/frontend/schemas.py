@@ -1,0 +1,231 @@
+"""What an operator overload reads, writes and returns, from its schema alone.
+
+Two tables complete what schemas leave unsaid: operators that write without saying so (`SILENT_WRITES`), and
+operators that overwrite an operand without reading it (`OVERWRITES`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+SILENT_WRITES: dict[str, tuple[str, ...]] = {
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
+    "aten::miopen_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_update_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
+    "aten::batch_norm": ("running_mean", "running_var"),
+    "aten::instance_norm": ("running_mean", "running_var"),
+    "aten::_batch_norm_impl_index": ("running_mean", "running_var"),
+}
+"""Operators whose schema is silent about a write: the arguments they write in training (`writes_now`)."""
+
+OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
+"""Operators that give every element of `self` a new value without looking at the old one."""
+
+_TRAINING = ("training", "train", "use_input_stats")
+
+_BATCH_NORM_TWINS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "aten::native_batch_norm": ("aten._native_batch_norm_legit_functional.default", (0, 1, 2)),
+    "aten::_native_batch_norm_legit": ("aten._native_batch_norm_legit_functional.default", (0, 1, 2)),
+    "aten::_batch_norm_with_update": ("aten._batch_norm_with_update_functional.default", (0, 1, 2, 3)),
+}
+"""Twins under another name: (overload, own results); the new running statistics follow the results."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One formal argument of an overload."""
+
+    name: str
+    position: int
+    keyword_only: bool
+    tensor: bool
+    reads: bool
+    writes: bool
+    out: bool
+    alias: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The out-of-place overload: each of its results is `("result", i)` or `("write", argument name)`."""
+
+    target: str
+    outputs: tuple[tuple[str, int | str], ...]
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the schema of an overload says.
+
+    Attributes:
+        returns: per result the alias sets it belongs to.
+        twin: the out-of-place overload, for a writing op that has one.
+        metadata: an in-place change of sizes, strides or storage (`t_`, `resize_`, `set_`).
+        random: draws from a generator.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    returns: tuple[frozenset[str], ...]
+    silent: bool
+    twin: Twin | None
+    metadata: bool
+    random: bool
+
+    @property
+    def by_name(self) -> dict[str, Parameter]:
+        return {p.name: p for p in self.parameters}
+
+
+def bind(facts: Facts, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[Parameter, Any]]:
+    """Formal and actual arguments in schema order; arguments left to their defaults are left out."""
+    for parameter in facts.parameters:
+        if not parameter.keyword_only and parameter.position < len(args):
+            yield parameter, args[parameter.position]
+        elif parameter.name in kwargs:
+            yield parameter, kwargs[parameter.name]
+
+
+def writes_now(facts: Facts, arguments: dict[str, Any]) -> bool:
+    """Whether a silent writer writes in this call: only in training does it update statistics."""
+    flags = [arguments[name] for name in _TRAINING if name in arguments]
+    return all(flags)
+
+
+def draws_now(facts: Facts, arguments: dict[str, Any]) -> bool:
+    """Whether a random op really draws in this call: dropout with probability zero does not."""
+    return facts.random and arguments.get("dropout_p", 1.0) != 0.0 and arguments.get("train", True) is not False
+
+
+@functools.cache
+def facts(op: OpOverload) -> Facts:
+    """The facts of an overload."""
+    schema = op._schema
+    silent = SILENT_WRITES.get(schema.name, ())
+    overwrites = schema.name in OVERWRITES
+    parameters: list[Parameter] = []
+    for position, formal in enumerate(schema.arguments):
+        info = formal.alias_info
+        tensor = _holds_tensors(formal.type)
+        writes = (info is not None and info.is_write) or formal.name in silent
+        out = bool(formal.is_out)
+        untouched = out or (overwrites and position == 0) or (info is not None and not info.is_write)
+        alias = frozenset(info.before_set | info.after_set) if info is not None else frozenset()
+        parameters.append(
+            Parameter(formal.name, position, formal.kwarg_only, tensor, tensor and not untouched, tensor and writes, out, alias)
+        )
+    returns = tuple(
+        frozenset(r.alias_info.before_set | r.alias_info.after_set) if r.alias_info is not None else frozenset()
+        for r in schema.returns
+    )
+    metadata = torch.Tag.inplace_view in op.tags
+    return Facts(
+        overload_name(op), tuple(parameters), returns, bool(silent), _twin(op, parameters),
+        metadata, torch.Tag.nondeterministic_seeded in op.tags,
+    )  # fmt: skip
+
+
+def overload_name(op: OpOverload) -> str:
+    """`namespace.name.overload`."""
+    return f"{op.namespace}.{op._schema.name.split('::')[1]}.{op._overloadname}"
+
+
+def expands(op: OpOverload) -> bool:
+    """Whether a list operator is to be seen element by element: it writes or makes tensors in lists, and PyTorch
+    has an implementation of it in terms of other operators."""
+    schema = op._schema
+    writes_list = any(
+        a.alias_info is not None and a.alias_info.is_write and str(a.type) == "List[Tensor]" for a in schema.arguments
+    )
+    takes_list = any(str(a.type) == "List[Tensor]" for a in schema.arguments)
+    makes_list = takes_list and any(str(r.type) == "List[Tensor]" and r.alias_info is None for r in schema.returns)
+    return (writes_list or makes_list) and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd)
+
+
+def metadata_twin(op: OpOverload) -> OpOverload | None:
+    """`transpose` for `transpose_`: the view that leaves the object itself alone."""
+    for twin in _siblings(op):
+        views = len(twin._schema.returns) == 1 and twin._schema.returns[0].alias_info is not None
+        if views and not _writes(twin) and _same_arguments(op._schema.arguments, twin._schema.arguments):
+            return twin
+    return None
+
+
+def _holds_tensors(kind: Any) -> bool:
+    return "Tensor" in str(kind)
+
+
+def _siblings(op: OpOverload) -> list[OpOverload]:
+    """The overloads of `foo` for an overload of `foo_`, the one of the same name first."""
+    namespace, name = op._schema.name.split("::")
+    packet = getattr(getattr(torch.ops, namespace), name[:-1], None) if name.endswith("_") else None
+    if packet is None:
+        return []
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    return sorted(overloads, key=lambda twin: twin._overloadname != op._overloadname)
+
+
+def _same_arguments(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    """The same formal arguments; theirs may go on with keywords that default to None (`dtype` of a factory)."""
+
+    def form(a: Any) -> tuple[str, str, bool]:
+        return a.name, str(a.type), a.kwarg_only
+
+    extra = theirs[len(mine) :]
+    return [form(a) for a in mine] == [form(a) for a in theirs[: len(mine)]] and all(
+        a.kwarg_only and a.has_default_value() and a.default_value is None for a in extra
+    )
+
+
+def _writes(op: OpOverload) -> bool:
+    return any(a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments)
+
+
+def _is_pure(op: OpOverload, results: int) -> bool:
+    """Writes nothing and returns so many fresh tensors."""
+    returns = op._schema.returns
+    fresh = all(r.alias_info is None and str(r.type) == "Tensor" for r in returns)
+    return not _writes(op) and len(returns) == results and fresh
+
+
+def _twin(op: OpOverload, parameters: Sequence[Parameter]) -> Twin | None:
+    schema = op._schema
+    written = [p for p in parameters if p.writes]
+    if schema.name in _BATCH_NORM_TWINS and not any(p.out for p in parameters) and len(written) == 2:
+        target, own = _BATCH_NORM_TWINS[schema.name]
+        return Twin(target, (*(("result", i) for i in own), *(("write", p.name) for p in written)))
+    if not written or any(str(schema.arguments[p.position].type) != "Tensor" for p in written):
+        return None
+    if all(p.out for p in written):
+        return _out_twin(op, written)
+    # An in-place op: one operand written, and nothing returned but that operand.
+    if len(written) != 1 or any(r.alias_info is None for r in schema.returns):
+        return None
+    for twin in _siblings(op):
+        if _is_pure(twin, 1) and _same_arguments(schema.arguments, twin._schema.arguments):
+            return Twin(overload_name(twin), (("write", written[0].name),))
+    return None
+
+
+def _out_twin(op: OpOverload, written: Sequence[Parameter]) -> Twin | None:
+    """The functional overload that computes what an `out=` overload stores."""
+    namespace, name = op._schema.name.split("::")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    inputs = [a for a in op._schema.arguments if not a.is_out]
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        if candidate is not op and _is_pure(candidate, len(written)):
+            if _same_arguments(inputs, candidate._schema.arguments):
+                outputs = tuple(("write", p.name) for p in written)
+                return Twin(overload_name(candidate), outputs, tuple(p.name for p in written))
+    return None

@@ -1,0 +1,50 @@
+"""The user's source line of an FX node: the innermost frame that is neither PyTorch's nor this compiler's."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+import torch
+from torch import fx
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_COMPILER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class Source(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def innermost(trace: str) -> Source | None:
+    """The innermost frame of a printed stack that is the user's, or None."""
+    for file, line in reversed(_FRAME.findall(trace)):
+        if not file.startswith((_TORCH, _COMPILER, "<")):
+            return Source(file, int(line))
+    return None
+
+
+def node_source(node: fx.Node) -> Source | None:
+    """Where the user's program made this node, or None when the graph does not say."""
+    trace = node.meta.get("stack_trace")
+    return innermost(trace) if isinstance(trace, str) else None
+
+
+def traceback_source(error: BaseException) -> Source | None:
+    """The user's line in the traceback of an error, or None."""
+    found: Source | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((_TORCH, _COMPILER, "<")):
+            found = Source(file, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
