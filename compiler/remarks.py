@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Operation
 
+from compiler.locations import node_name, place
 from dialects.fx import CallOp
 
 
@@ -50,13 +50,7 @@ class Remark:
 
 def site(op: Operation) -> Site:
     """The operation, its FX node and its source line."""
-    name = op.target.data if isinstance(op, CallOp) else op.name
-    where, node = op.location, ""
-    if isinstance(where, NameLoc):
-        node, where = where.desc.data, where.location
-    if isinstance(where, FileLineColLoc) and where.line.data > 0:
-        return Site(name, node, f"{where.filename.data}:{where.line.data}")
-    return Site(name, node)
+    return Site(op.target.data if isinstance(op, CallOp) else op.name, node_name(op.location), place(op.location))
 
 
 def render(remarks: Sequence[Remark], form: Literal["text", "json", "yaml"] = "text") -> str:

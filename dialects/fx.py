@@ -346,7 +346,13 @@ class CallOp(IRDLOperation):
 
     def verify_(self) -> None:
         _verify_arguments(self, self.arguments, self.keywords)
-        for access in self.effects.data or ():
+        for value in (*self.args, *self.outs):
+            if isinstance(value.type, TensorType):
+                raise VerifyException(f"a call takes and gives memory, not a value of type {value.type}")
+        accesses = self.effects.data or ()
+        if len(set(accesses)) < len(accesses):
+            raise VerifyException("an effect is listed twice")
+        for access in accesses:
             if access.operand >= len(self.args):
                 raise VerifyException(f"effect on operand {access.operand}, but there are {len(self.args)}")
             if not isinstance(self.args[access.operand].type, MemRefType):
@@ -362,10 +368,12 @@ class CallOp(IRDLOperation):
             self._verify_value(self.value.data)
 
     def _verify_alias(self, number: int, kind: str, operand: int, result: Attribute) -> None:
-        if kind == "fresh" or operand < 0:
+        if operand < 0:
             if kind in ("same", "view"):
                 raise VerifyException(f"result {number}: `{kind}` needs an operand number")
             return
+        if kind == "fresh":
+            raise VerifyException(f"result {number}: `fresh` memory is no operand's")
         if operand >= len(self.args):
             raise VerifyException(f"result {number} aliases operand {operand}, but there are {len(self.args)}")
         source = self.args[operand].type
@@ -384,6 +392,12 @@ class CallOp(IRDLOperation):
                 raise VerifyException(f"value form gives operand {output.index}, which is not written")
             if output.kind == "result" and output.index >= len(self.outs):
                 raise VerifyException(f"value form gives result {output.index}, but there are {len(self.outs)}")
+        if len(set(value.outputs)) < len(value.outputs):
+            raise VerifyException("value form gives the same thing twice")
+        given = {output.index for output in value.outputs if output.kind == "write"}
+        for operand in writes:
+            if operand not in given:
+                raise VerifyException(f"value form does not give the new value of operand {operand}, which is written")
 
 
 @irdl_op_definition
@@ -415,6 +429,23 @@ class ValueCallOp(IRDLOperation):
         for value in (*self.args, *self.outs):
             if isinstance(value.type, MemRefType):
                 raise VerifyException(f"a value call takes and gives values, not memory of type {value.type}")
+        if self.writes is not None:
+            self._verify_writes(self.writes)
+
+    def _verify_writes(self, effects: Effects) -> None:
+        """The new values of the written operands are the last results, in operand order."""
+        written = effects.writes()
+        if not written or effects.reads():
+            raise VerifyException("`writes` names the written operands: writes<write 0>")
+        if len(self.outs) < len(written):
+            raise VerifyException(f"{len(written)} operands are written, but there are {len(self.outs)} results")
+        for operand, result in zip(written, self.outs[len(self.outs) - len(written) :], strict=True):
+            if operand >= len(self.args):
+                raise VerifyException(f"a write of operand {operand}, but there are {len(self.args)}")
+            if self.args[operand].type != result.type:
+                raise VerifyException(
+                    f"the new value of operand {operand} has type {result.type}, the operand {self.args[operand].type}"
+                )
 
 
 @irdl_op_definition
@@ -512,6 +543,9 @@ class ConstantOp(IRDLOperation):
         kind = self.value.type
         if not isinstance(kind, MemRefType | TensorType):
             raise VerifyException(f"a constant is a memref or a tensor, not {kind}")
+        data = self.data.type
+        if data.element_type != kind.element_type or data.get_shape() != kind.get_shape():
+            raise VerifyException(f"the data has type {data}, the constant {kind}")
 
 
 @irdl_op_definition

@@ -1,0 +1,50 @@
+# The only entry points: `make demo` shows it, `make test` checks everything.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+N      ?= 200
+JOBS   ?= 2
+export OMP_NUM_THREADS = 1
+export PYTHONPATH = .
+
+.PHONY: venv demo test lint types unit lit lit-shell bench fuzz clean
+
+venv: $(VENV)/.stamp
+
+$(VENV)/.stamp: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (torch and friends: some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,demo]'
+	@touch $@
+
+demo: venv
+	@$(BIN)/python examples/llama_decode.py
+
+# Each part prints its time; pytest comes last, so that its closing line is the last line.
+test: venv
+	@tools/run-parts lint types lit lit-shell unit
+
+lint: venv
+	@$(BIN)/ruff check --quiet .
+
+types: venv
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings | tail -n 40
+
+unit: venv
+	@$(BIN)/python -m pytest -q -n $(JOBS) tests
+
+lit: venv
+	@$(BIN)/lit -q -j $(JOBS) lit_tests
+
+lit-shell: venv
+	@$(BIN)/lit -q -j $(JOBS) --param shell lit_tests/driver lit_tests/transforms/remove-dead-values
+
+bench: venv
+	@$(BIN)/python -m benchmarks
+
+fuzz: venv
+	@$(BIN)/python tools/fuzz.py $(N)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .ruff_cache .hypothesis lit_tests/.lit_test_times.txt
+	find . -name __pycache__ -o -name Output -path './lit_tests/*' | xargs rm -rf

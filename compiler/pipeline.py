@@ -1,0 +1,98 @@
+"""Passes by name, and pipelines of them as text: `in-place-to-out-of-place,remove-dead-values`.
+
+The table of passes is plain text, so that listing it loads nothing; a pass is imported when a pipeline names it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
+
+
+class Entry(NamedTuple):
+    where: str
+    help: str
+
+
+PASSES: dict[str, Entry] = {
+    "print-alias": Entry(
+        "compiler.transforms.print_alias:PrintAlias", "annotate every handle with its root and byte region"
+    ),
+    "eliminate-clones": Entry(
+        "compiler.transforms.eliminate_clones:EliminateClones", "remove copies that nothing can tell from their source"
+    ),
+    "in-place-to-out-of-place": Entry(
+        "compiler.transforms.in_place_to_out_of_place:InPlaceToOutOfPlace",
+        "replace memory by values: nothing is written and nothing aliases afterwards",
+    ),
+    "decompose": Entry(
+        "compiler.transforms.decompose:Decompose", "replace value calls without a lowering rule by simpler ones"
+    ),
+    "remove-dead-values": Entry(
+        "compiler.transforms.remove_dead_values:RemoveDeadValues", "remove pure operations whose results nobody uses"
+    ),
+}
+"""Pass name -> where its class is, and one line of help."""
+
+TARGETS = ("mlir", "stablehlo", "hlo-text", "hlo-proto", "aliases-json")
+"""The forms in which a program can be written."""
+
+DEFAULT = "in-place-to-out-of-place,remove-dead-values"
+"""From an imported program to values that can be lowered. Alias analysis is part of the first pass."""
+
+
+class UsageError(ValueError):
+    """The command is wrong, not the program."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order. `str` gives back a text that `parse` reads to an equal pipeline."""
+
+    passes: tuple[ModulePass, ...]
+
+    @staticmethod
+    def parse(text: str) -> Pipeline:
+        """Read `name{option=value option=value,value},name`; UsageError says what is wrong with it."""
+        from xdsl.utils.arg_spec import parse_pipeline
+        from xdsl.utils.exceptions import ArgSpecParseError
+
+        try:
+            specs = tuple(parse_pipeline(text))
+        except ArgSpecParseError as error:
+            raise UsageError(f"in the pipeline: {' '.join(str(error).splitlines()[-1:]).strip() or text}") from None
+        except Exception as error:
+            raise UsageError(f"in the pipeline {text!r}: {error}") from None
+        passes: list[ModulePass] = []
+        for spec in specs:
+            entry = PASSES.get(spec.name)
+            if entry is None:
+                raise UsageError(f"no pass is called {spec.name!r} (--list-passes shows them)")
+            try:
+                passes.append(pkgutil.resolve_name(entry.where).from_spec(spec))
+            except ValueError as error:
+                raise UsageError(f"pass {spec.name}: {error}") from None
+        return Pipeline(tuple(passes))
+
+    def __str__(self) -> str:
+        return ",".join(str(p.spec()) for p in self.passes)
+
+    def run(
+        self,
+        context: Context,
+        module: ModuleOp,
+        after: Callable[[ModulePass, ModuleOp, float], None] = lambda _pass, _module, _seconds: None,
+    ) -> None:
+        """Apply every pass; `after` sees each one with the module it left and the seconds it took."""
+        for each in self.passes:
+            start = time.perf_counter()
+            each.apply(context, module)
+            after(each, module, time.perf_counter() - start)

@@ -1,0 +1,51 @@
+"""No operation is left that changes nothing and whose results nobody uses.
+
+Pure value operations go, and on handles: views and fresh results that nobody looks at, and constants. A call that
+writes, that has unknown effects, or that has no result (an assertion) stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, Region
+from xdsl.passes import ModulePass
+from xdsl.traits import Pure
+
+from dialects.fx import CallOp, ConstantOp
+
+
+def _changes_nothing(op: Operation, pure: dict[type[Operation], bool]) -> bool:
+    if isinstance(op, CallOp):
+        # A call without results is there for something the schema does not say.
+        return op.effects.writes() == () and bool(op.results)
+    kind = type(op)
+    if kind not in pure:
+        pure[kind] = kind is ConstantOp or op.has_trait(Pure, value_if_unregistered=False)
+    return pure[kind]
+
+
+def _sweep(region: Region, pure: dict[type[Operation], bool]) -> None:
+    """One walk from the end, so that a chain of dead operations goes at once."""
+    for block in region.blocks:
+        op = block.last_op
+        while op is not None:
+            before = op.prev_op
+            if _changes_nothing(op, pure) and all(result.first_use is None for result in op.results):
+                block.erase_op(op)
+            else:
+                for inner in op.regions:
+                    _sweep(inner, pure)
+            op = before
+
+
+@dataclass(frozen=True)
+class RemoveDeadValues(ModulePass):
+    name = "remove-dead-values"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        pure: dict[type[Operation], bool] = {}
+        for region in op.regions:
+            _sweep(region, pure)

@@ -1,0 +1,72 @@
+"""A parser for the IR that reads float elements written in hexadecimal as the bits they are.
+
+`dense<0x7F800000> : tensor<f32>` is infinity. The parser of xDSL 0.75.0 reads it as the integer 2139095040,
+although its own printer writes every float that way whose shortest form has no point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import AnyFloat, ComplexType
+from xdsl.parser import AttrParser, Parser
+from xdsl.utils.lexer import Span
+
+MAX_ELEMENTS = 1 << 24
+"""Larger constants are arguments; a literal of more elements is refused before it fills the memory."""
+
+
+@dataclass
+class _Element(AttrParser._TensorLiteralElement):
+    """A literal that still has its text when its type becomes known."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if isinstance(type, AnyFloat):
+            return self._float(parser, self.span.text, self.value, type)
+        if isinstance(type, ComplexType):
+            if not isinstance(self.value, tuple):
+                parser.raise_error("expected a complex number `(real, imaginary)`", at_position=self.span)
+            if isinstance(type.element_type, AnyFloat):
+                texts = self.span.text.strip("()").split(",")
+                parts = zip(texts, self.value, strict=True)
+                return tuple(self._float(parser, text.strip(), value, type.element_type) for text, value in parts)
+        return super().to_type(parser, type)
+
+    def _float(self, parser: AttrParser, text: str, value: Any, type: AnyFloat) -> float:
+        if isinstance(value, tuple):
+            parser.raise_error("a complex number among real ones", at_position=self.span)
+        if text[:2].lower() != "0x":
+            return float(value)
+        bits = int(text, 16)
+        if bits.bit_length() > 8 * type.compile_time_size:
+            parser.raise_error(f"{text} has more bits than {type}", at_position=self.span)
+        return type.unpack(bits.to_bytes(type.compile_time_size, "little"), 1)[0]
+
+
+class IRParser(Parser):
+    """xDSL's parser, with hexadecimal floats and a limit on the size of dense literals."""
+
+    _TensorLiteralElement = _Element
+
+    def _parse_optional_complex(self) -> Any:
+        start = self._current_token.span
+        if self.parse_optional_punctuation("(") is None:
+            return None
+        # One part may be hexadecimal, which looks like an integer, and the other not.
+        real, _ = self._parse_bool_int_or_float()
+        self.parse_punctuation(",")
+        imaginary, _ = self._parse_bool_int_or_float()
+        end = self._current_token.span.end
+        self.parse_punctuation(")")
+        return (real, imaginary), Span(start.start, end, start.input)
+
+    def _parse_dense_literal_type(self) -> Any:
+        start = self.pos
+        kind = super()._parse_dense_literal_type()
+        elements = 1
+        for size in kind.get_shape():
+            elements *= size
+        if elements > MAX_ELEMENTS:
+            self.raise_error(f"a constant of {elements} elements: pass large data as an argument", start, self.pos)
+        return kind
