@@ -7,7 +7,6 @@ choice without conflict is a best one, within the bounds that `selection` states
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import find_copies
+from compiler.analysis.copies import Eligible, find_copies
 from compiler.analysis.interference import Copy, Interference, touches
 from compiler.analysis.selection import Clause, choose, satisfied
 from compiler.remarks import Remark, site
@@ -36,7 +35,7 @@ class ClonePlan:
 
 
 def plan_clones(
-    function: FuncOp, objective: Objective = "bytes", eligible: Callable[[CallOp], bool] = lambda op: True
+    function: FuncOp, objective: Objective = "bytes", eligible: Eligible = lambda op, source, result: True
 ) -> ClonePlan:
     """Decide on every copy of the function. `objective` counts bytes moved, or copies (then bytes break ties)."""
     analysis = AliasAnalysis(function)

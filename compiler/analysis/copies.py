@@ -20,6 +20,10 @@ _KEEPS_VALUE = frozenset({"memory_format", "dtype", "non_blocking", "layout"})
 """Keywords of these operators that have no say in where the result lives."""
 
 
+Eligible = Callable[[CallOp, SSAValue, SSAValue], bool]
+"""Whether a copy, with its source and its result, may go as far as the caller is concerned."""
+
+
 @dataclass(frozen=True, eq=False)
 class Refusal:
     """A copy that cannot be judged, and why."""
@@ -29,17 +33,15 @@ class Refusal:
 
 
 def find_copies(
-    analysis: AliasAnalysis, eligible: Callable[[CallOp], bool] = lambda op: True
+    analysis: AliasAnalysis, eligible: Eligible = lambda op, source, result: True
 ) -> tuple[list[Copy], list[Refusal]]:
     """Copies in program order that may go if nothing interferes, and those that cannot be judged."""
     copies: list[Copy] = []
     refusals: list[Refusal] = []
     order = {op: time for time, op in enumerate(analysis.function.body.block.ops)}
     for op in order:
-        if not isinstance(op, CallOp) or not eligible(op):
-            continue
-        pair = _copied(op) or _filled(op, analysis, order)
-        if pair is None:
+        pair = (_copied(op) or _filled(op, analysis, order)) if isinstance(op, CallOp) else None
+        if pair is None or not isinstance(op, CallOp) or not eligible(op, *pair):
             continue
         source, result = (analysis.location(value) for value in pair)
         if source.element != result.element:
