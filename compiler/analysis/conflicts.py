@@ -321,7 +321,7 @@ class _Run:
         taken = base in self.judge.protected or any(touch.root == base for touch in self.one.results)
         for touch in self.one.results:
             atoms, root, top = self._atoms(touch), touch.root, self.top[touch.root]
-            if top not in self.joint or count(atoms) == 0:
+            if top not in self.joint:
                 continue
             self._read(root, atoms, None, "value")
             if top is base and root != base and base in self.judge.given:
@@ -335,8 +335,12 @@ class _Run:
             owners = owner.setdefault(top, np.full(count(self.one.area[top]), -1, np.int64))
             place = within(self.one.area[top], atoms)
             number = numbers[root]
-            for other in np.unique(owners[place]):
-                if other not in (-1, number):
-                    path = self.tree.path(root, self.one.roots[other])
-                    self._add("result", Clause(path), None, None, "two results would share memory")
+            others = {int(other) for other in np.unique(owners[place])} - {-1, number}
+            if count(atoms) == 0:  # nothing to share, but they could become one object
+                others = nothing.setdefault(top, set())
+            for other in others - {number}:
+                path = self.tree.path(root, self.one.roots[other])
+                self._add("result", Clause(path), None, None, "two results would share memory")
+            if count(atoms) == 0:
+                others.add(number)
             owners[place] = number

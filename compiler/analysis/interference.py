@@ -81,8 +81,7 @@ def touches(op: Operation, analysis: AliasAnalysis) -> list[Touch]:
 
 def _touch(handle: SSAValue, where: Location, reads: bool, writes: bool) -> Iterator[Touch]:
     if where.region is not None and len(where.roots) == 1:
-        if not where.region.empty:
-            yield Touch(where.roots[0], handle, reads, writes, writes and reads)
+        yield Touch(where.roots[0], handle, reads, writes, writes and reads)
     else:
         for root in where.roots:
             yield Touch(root, None, reads, writes, writes)
