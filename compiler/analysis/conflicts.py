@@ -316,6 +316,7 @@ class _Run:
     def _results(self) -> None:
         base = self.one.base
         owner: dict[Root, np.ndarray] = {}
+        nothing: dict[Root, set[int]] = {}
         numbers = {root: number for number, root in enumerate(self.one.roots)}
         backed: Root | None = None
         taken = base in self.judge.protected or any(touch.root == base for touch in self.one.results)
