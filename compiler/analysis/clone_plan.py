@@ -37,7 +37,8 @@ class ClonePlan:
 def plan_clones(
     function: FuncOp, objective: Objective = "bytes", eligible: Eligible = lambda op, source, result: True
 ) -> ClonePlan:
-    """Decide on every copy of the function. `objective` counts bytes moved, or copies (then bytes break ties)."""
+    """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
+    fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
     copies, refusals = find_copies(analysis, eligible)
     reasons: dict[CallOp, Remark] = {}
@@ -57,7 +58,7 @@ def _weights(copies: list[Copy], objective: Objective) -> list[int]:
     total = sum(copy.bytes for copy in copies) + 1
     if objective == "bytes":
         return [copy.bytes * (len(copies) + 1) + 1 for copy in copies]
-    return [total + copy.bytes for copy in copies]
+    return [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
 
 
 def _settle(

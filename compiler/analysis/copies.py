@@ -76,7 +76,7 @@ def _filled(op: CallOp, analysis: AliasAnalysis, order: dict[Operation, int]) ->
     maker = target.owner
     if not isinstance(maker, CallOp) or len(maker.outs) != 1 or maker.aliases.data[0].kind != "fresh":
         return None
-    if maker.effects.writes() != () or source is target:
+    if maker.effects.writes() != () or source is target or _copied(maker) is not None:
         return None
     where, given = analysis.location(target), analysis.location(source)
     if where.window.sizes != given.window.sizes or where.region is None or not contiguous(where.region):
