@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from compiler.frontend.inputs import Input
 from compiler.frontend.forms import ALIGNMENT, Form, Forms, Root, is_symbolic, last_element
+from compiler.frontend.inputs import Input
 from dialects.types import DYNAMIC
 
 

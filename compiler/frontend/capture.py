@@ -207,7 +207,10 @@ def _state(owner: torch.nn.Module) -> Iterator[_Slot]:
     """Parameters and buffers; tied names are one slot."""
     found: dict[int, _Slot] = {}
     for prefix, module in owner.named_modules():
-        for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
+        groups: tuple[tuple[Literal["parameter", "buffer"], dict[str, Any]], ...] = (
+            ("parameter", module._parameters), ("buffer", module._buffers),
+        )  # fmt: skip
+        for kind, held in groups:
             for name, tensor in held.items():
                 if tensor is not None:
                     slot = found.setdefault(id(tensor), _Slot(tensor, kind))
@@ -251,11 +254,11 @@ class _Substituted:
                     )
         return found
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for slot in self._state:
             for held, name in slot.places:
                 held[name] = slot.tensor
-        for _, module, before in self._attributes:
+        for _prefix, module, before in self._attributes:
             for name in set(module.__dict__) - set(before):
                 del module.__dict__[name]
             module.__dict__.update(before)

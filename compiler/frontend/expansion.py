@@ -16,12 +16,23 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, IndexType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAttr, UnitAttr
+from xdsl.ir import Attribute
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
-from compiler.frontend.schemas import Facts, Parameter, bind, draws_now, expands, facts, metadata_twin, overload_name, writes_now
+from compiler.frontend.schemas import (
+    Facts,
+    Parameter,
+    bind,
+    draws_now,
+    expands,
+    facts,
+    metadata_twin,
+    overload_name,
+    writes_now,
+)
 from dialects.alias import ResultAlias, effects, results
 from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
 from dialects.types import DYNAMIC, row_major
@@ -145,9 +156,9 @@ class Expander:
         offset = form.offset + root.base // form.dtype.itemsize
         meta = torch.empty(0, dtype=form.dtype, device="meta").set_(storage, offset, form.sizes, form.strides)
         if "conj" in form.lazy:
-            meta = torch._conj(meta)
+            meta = torch.ops.aten._conj.default(meta)
         if "neg" in form.lazy:
-            meta = torch._neg_view(meta)
+            meta = torch.ops.aten._neg_view.default(meta)
         return FakeTensor(self.mode, meta, torch.device("cpu"))
 
 
@@ -301,7 +312,7 @@ class Recorder(TorchDispatchMode):
         self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), kind="constant"))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
-        outs = [r for r in _tensors(result)]
+        outs = _tensors(result)
         call = _Call()
         for parameter, actual in bind(known, args, kwargs):
             self._argument_of(call, parameter, actual)
@@ -353,7 +364,7 @@ class Recorder(TorchDispatchMode):
             return False
         slot = self._slot[id(tensor)]
         memory = self._memory.get(tensor.untyped_storage()._cdata)
-        return memory is not self._memory_of[slot] or self.forms.of(tensor, memory.base) is not self._form[slot]
+        return memory is None or memory is not self._memory_of[slot] or self.forms.of(tensor, memory.base) is not self._form[slot]
 
     def _call(self, func: OpOverload, known: Facts, call: _Call, outs: Sequence[torch.Tensor]) -> None:
         made: list[Made] = []

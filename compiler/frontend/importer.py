@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -31,10 +32,10 @@ from xdsl.ir import Block, Operation, Region
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
-from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.constants import SMALL, constant_data
 from compiler.frontend.expansion import Expander, Expansion, Slot
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
+from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
 from dialects.alias import Root as RootAttr
@@ -162,7 +163,7 @@ class _Importer:
             tuple(self._in_leaf(leaf, position_of) for leaf in captured.in_leaves),
             captured.out_tree,
             tuple(out_leaves),
-            state={i.name: i.tensor for i, _ in arguments if i.kind != "input" and i.real},
+            state={i.name: i.tensor for i, _ in arguments if i.kind != "input" and i.tensor is not None},
             owner=captured.owner,
             rebound=self._rebound,
             training=dict(captured.training),
@@ -217,7 +218,7 @@ class _Importer:
                 env[node] = next(remaining)
                 continue
             if node.op == "output":
-                return fx.node.map_arg(node.args[0], env.__getitem__)
+                return map_arg(node.args[0], env.__getitem__)
             outer, self._location = self._location, self._locate(node)
             try:
                 env[node] = self._node(graph, node, env)
@@ -236,8 +237,8 @@ class _Importer:
         target = node.target
         if node.op == "get_attr":
             return self._attribute(graph, str(target))
-        args = fx.node.map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs = fx.node.map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
         if node.op == "call_function":
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]
@@ -257,9 +258,8 @@ class _Importer:
         return self._run(node.op, target, args, kwargs)
 
     def _run(self, kind: str, target: Any, args: Any, kwargs: Any, run: Callable[..., Any] | None = None) -> Any:
-        if run is None:
-            run = target if kind == "call_function" else _method(target)
-        expansion, operands = self.expander.expand((kind, target), run, args, kwargs)
+        call: Callable[..., Any] = run or (target if kind == "call_function" else _method(target))
+        expansion, operands = self.expander.expand((kind, target), call, args, kwargs)
         return self._emit(expansion, operands)
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:

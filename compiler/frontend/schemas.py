@@ -1,7 +1,7 @@
 """What an operator overload reads, writes and returns, from its schema alone.
 
-Two tables complete what schemas leave unsaid: operators that write without saying so (`SILENT_WRITES`), and
-operators that overwrite an operand without reading it (`OVERWRITES`).
+Tables complete what schemas leave unsaid: operators that write without saying so (`SILENT_WRITES`), that overwrite an
+operand without reading it (`OVERWRITES`), and that read no element of their operands (`METADATA_READS`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ SILENT_WRITES: dict[str, tuple[str, ...]] = {
 
 OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 """Operators that give every element of `self` a new value without looking at the old one."""
+
+METADATA_READS = frozenset(
+    f"aten::{name}"
+    for name in ("empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_empty_strided", "new_zeros",
+                 "new_ones", "new_full", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
+)  # fmt: skip
+"""Operators that look at an operand's sizes, strides and type only."""
 
 _TRAINING = ("training", "train", "use_input_stats")
 
@@ -118,14 +125,14 @@ def facts(op: OpOverload) -> Facts:
     """The facts of an overload."""
     schema = op._schema
     silent = SILENT_WRITES.get(schema.name, ())
-    overwrites = schema.name in OVERWRITES
+    overwrites, metadata_only = schema.name in OVERWRITES, schema.name in METADATA_READS
     parameters: list[Parameter] = []
     for position, formal in enumerate(schema.arguments):
         info = formal.alias_info
         tensor = _holds_tensors(formal.type)
         writes = (info is not None and info.is_write) or formal.name in silent
         out = bool(formal.is_out)
-        untouched = out or (overwrites and position == 0) or (info is not None and not info.is_write)
+        untouched = metadata_only or out or (overwrites and position == 0) or (info is not None and not info.is_write)
         alias = frozenset(info.before_set | info.after_set) if info is not None else frozenset()
         parameters.append(
             Parameter(formal.name, position, formal.kwarg_only, tensor, tensor and not untouched, tensor and writes, out, alias)

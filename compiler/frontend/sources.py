@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(str(torch.__file__))) + os.sep
 _COMPILER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
