@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxlib import _jax
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils import dlpack
 
 from compiler.export.elements import DTYPES
 from compiler.export.signature import Signature, Window
@@ -109,7 +110,7 @@ class Memory:
 
     def _own(self, tensors: Sequence[torch.Tensor], place: _Place) -> tuple[int, Window]:
         """An argument's window, as it is in its own storage."""
-        return 0, Window(place.window.sizes, place.window.strides, tensors[place.argument].storage_offset())
+        return 0, Window(place.window.sizes, place.window.strides, int(tensors[place.argument].storage_offset()))
 
     def _staged(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """The parameter's value in new memory: the arguments' windows, and zeros in the gaps."""
@@ -127,10 +128,10 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _import(tensor: torch.Tensor, donated: bool) -> Any:
     """A row-major tensor as an XLA buffer: given away if `donated`, else borrowed; on the same memory if aligned."""
-    capsule = torch.utils.dlpack.to_dlpack(tensor)
+    capsule = dlpack.to_dlpack(tensor)  # pyright: ignore[reportPrivateImportUsage]
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device(), None, True if donated else None)
 
 
 def to_torch(buffer: Any) -> torch.Tensor:
     """A tensor on the memory of an XLA buffer, which lives as long as the tensor's storage."""
-    return torch.utils.dlpack.from_dlpack(_jax.buffer_to_dlpack_managed_tensor(buffer, None))
+    return dlpack.from_dlpack(_jax.buffer_to_dlpack_managed_tensor(buffer, None))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxlib import _jax
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, GuardError
@@ -305,7 +305,10 @@ def _require_plain(value: Any, name: str) -> None:
     """Raise unless `value` is a tensor with memory of its own."""
     if not isinstance(value, torch.Tensor):
         raise GuardError(f"argument {name!r}: expected a tensor, got {type(value).__name__}")
-    if type(value).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl and type(value) is not torch.Tensor:
+    if type(value) is torch.Tensor or type(value) is torch.nn.Parameter:
+        return
+    dispatch = getattr(type(value), "__torch_dispatch__", None)
+    if dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl:
         raise GuardError(
             f"argument {name!r} is a {type(value).__name__}, which intercepts operators",
             hint="pass the plain tensor inside it",
