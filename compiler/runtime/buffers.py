@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,8 @@ from compiler.runtime.client import device
 from compiler.runtime.views import copy_into, raw
 
 
-class _Held(NamedTuple):
+@dataclass(slots=True)
+class _Held:
     """A buffer on an argument's memory, good for as long as that very tensor lives and stays where it is."""
 
     tensor: weakref.ref[torch.Tensor]
@@ -57,7 +59,6 @@ class Memory:
             for i in signature.bound(parameter)
             for b, dtype in [(signature.bindings[i], DTYPES[signature.bindings[i].element])]
         )
-        self.arguments = tuple(place.argument for place in self._places)
         self._lead = next((p for p in self._places if p.window.numel), self._places[0])
         self._held: _Held | None = None
 
@@ -85,7 +86,10 @@ class Memory:
         if not self.bytes:
             return 0
         if output.unsafe_buffer_pointer() == self.address:
-            self._keep(tensors[self._lead.argument], output)
+            if (held := self._held) is not None:
+                held.buffer = output  # the one that was lent is spent; this one is on the same memory
+            else:
+                self._keep(tensors[self._lead.argument], output)
             return 0
         self._held = None
         value = to_torch(output).untyped_storage()
