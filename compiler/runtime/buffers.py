@@ -1,4 +1,4 @@
-"""The memory of an HLO parameter: found through an argument, lent or given to XLA without a copy, and checked afterwards.
+"""The memory of an HLO parameter: found through an argument, lent or given to XLA without a copy, then checked.
 
 Whether a run was in place is decided by one thing, the output's pointer. Misaligned memory, and memory that cannot be
 handed over, is run on a copy; the new value is then copied back into the arguments' windows and nowhere else.

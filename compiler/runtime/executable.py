@@ -116,7 +116,7 @@ class Executable:
         return cls(stored.signature, stored.hlo, stored.stablehlo, state=stored.state, options=options)
 
     def save(self, directory: str | PathLike[str], weights: Literal["include", "omit"] = "include") -> None:
-        """Write an artifact (docs/artifact.md) with the state as it is now; "omit" leaves parameters and buffers out."""
+        """Write an artifact (docs/artifact.md) with the present state; "omit" leaves parameters and buffers out."""
         with self._lock:
             state = self._state.available()
             artifact.write(directory, self.signature, self.hlo_proto, self._stablehlo, state, weights)
@@ -274,7 +274,7 @@ class Executable:
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if tree != self.signature.in_tree:
             raise GuardError(
-                f"the arguments have another structure than at compile time: expected {_sketch(self.signature.in_tree)}, "
+                f"the arguments have another structure than when compiled: expected {_sketch(self.signature.in_tree)}, "
                 f"got {_sketch(tree)}",
                 hint="pass the same arguments by position and by name, in the same containers",
             )
