@@ -59,7 +59,7 @@ def _registered(tree: pytree.TreeSpec) -> tuple[str, Any]:
     if known is None or not name:
         raise CompileError(
             f"a {getattr(type_, '__name__', type_)} among the arguments or results cannot be saved",
-            hint="use tuples, lists and dicts, or register the type with torch.utils._pytree under a serialized_type_name",
+            hint="use tuples, lists and dicts, or register the type with pytree under a serialized_type_name",
         )
     if tree.type is pytree.namedtuple:  # pyright: ignore
         return name, None
