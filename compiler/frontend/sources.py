@@ -25,9 +25,9 @@ class Source(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-def keep_user_frames(stack: traceback.StackSummary) -> traceback.StackSummary:
+def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
     """The frames of a traced program: those inside the compiler's call of it that are not PyTorch's."""
-    frames = list(stack)
+    frames = list(user_stack_summary)
     ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(_COMPILER)]
     inside = frames[ours[-1] + 1 :] if ours else frames
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
