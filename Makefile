@@ -14,7 +14,7 @@ venv: $(VENV)/.stamp
 $(VENV)/.stamp: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (torch and friends: some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,demo]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev,demo]'
 	@touch $@
 
 demo: venv
@@ -28,7 +28,7 @@ lint: venv
 	@$(BIN)/ruff check --quiet .
 
 types: venv
-	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings | tail -n 40
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: venv
 	@$(BIN)/python -m pytest -q -n $(JOBS) tests
@@ -37,7 +37,7 @@ lit: venv
 	@$(BIN)/lit -q -j $(JOBS) lit_tests
 
 lit-shell: venv
-	@$(BIN)/lit -q -j $(JOBS) --param shell lit_tests/driver lit_tests/transforms/remove-dead-values
+	@$(BIN)/lit -q -j $(JOBS) --param shell lit_tests
 
 bench: venv
 	@$(BIN)/python -m benchmarks

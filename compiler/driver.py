@@ -200,8 +200,8 @@ def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError as error:
-        raise CompileError(f"cannot be read: {error.strerror or error}", location=path) from None
+    except (OSError, ValueError) as error:  # ValueError: a name no file can have
+        raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", location=path) from None
 
 
 def _decode(data: bytes, name: str) -> str:
@@ -248,8 +248,8 @@ def _write(path: str, parts: Sequence[str | bytes]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-    except OSError as error:
-        raise CompileError(f"cannot be written: {error.strerror or error}", location=path) from None
+    except (OSError, ValueError) as error:
+        raise CompileError(f"cannot be written: {getattr(error, 'strerror', None) or error}", location=path) from None
 
 
 def _say(error: CompileError) -> None:

@@ -26,6 +26,9 @@ PASSES: dict[str, Entry] = {
     "print-alias": Entry(
         "compiler.transforms.print_alias:PrintAlias", "annotate every handle with its root and byte region"
     ),
+    "eliminate-clones": Entry(
+        "compiler.transforms.eliminate_clones:EliminateClones", "remove copies that nothing can tell from their source"
+    ),
     "in-place-to-out-of-place": Entry(
         "compiler.transforms.in_place_to_out_of_place:InPlaceToOutOfPlace",
         "replace memory by values: nothing is written and nothing aliases afterwards",

@@ -23,6 +23,8 @@ from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, Reinte
 from dialects.types import Geometry, element_name, geometry
 
 Tensors = list[torch.Tensor]
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+"""A dtype of each width that PyTorch can index: moves are made on it, so that they keep every bit."""
 
 
 def entry(module: ModuleOp) -> FuncOp:
@@ -62,10 +64,11 @@ def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
     with torch.no_grad():
         results = compute(function, [p.clone() for p in parameters])
         for output, parameter in cast(Table, function.attributes["alias.table"]).data:
-            flat = results[output].reshape(-1)
+            memory = _parameter(parameter, types[parameter], bindings, arguments)
+            memory.copy_(results[output])
             for binding, argument in zip(bindings, arguments, strict=True):
                 if binding.parameter == parameter:
-                    _resolved(argument).copy_(_window(flat, binding.element, binding.geometry))
+                    torch.autograd.graph.increment_version(argument)
         outputs: Tensors = []
         for source in cast(Plan, function.attributes["alias.plan"]).data:
             outputs.append(_rebuild(source, outputs, results, bindings, arguments))
@@ -102,8 +105,11 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
         case InsertOp():
             kind = cast(TensorType[Attribute], op.result.type)
             base = operands[1].clone() if len(operands) > 1 else torch.empty(kind.get_shape(), dtype=operands[0].dtype)
-            base = base.contiguous()
-            base.as_strided(op.window.data.sizes, op.window.data.strides, op.window.data.offset).copy_(operands[0])
+            base, window = base.contiguous(), op.window.data
+            # By position, because a window may meet one element several times, always with the same value then.
+            places = torch.arange(base.numel()).as_strided(window.sizes, window.strides, window.offset)
+            bits = BITS[base.element_size()]
+            base.view(-1).view(bits)[places.reshape(-1)] = operands[0].contiguous().view(-1).view(bits)
             return [base]
         case ReinterpretOp():
             element = element_name(cast(TensorType[Attribute], op.result.type).element_type)
@@ -157,7 +163,7 @@ def _parameter(
             start = (argument.storage_offset() - binding.geometry.offset) * size
             count = math.prod(kind.get_shape()) * dtype.itemsize
             raw = torch.empty(0, dtype=torch.uint8).set_(argument.untyped_storage())
-            return raw[start : start + count].clone().view(dtype).reshape(kind.get_shape())
+            return raw[start : start + count].view(dtype).view(kind.get_shape())
     raise CompileError(f"no argument is bound to parameter {number}")
 
 

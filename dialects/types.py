@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
 
 DYNAMIC = -1
 """A size, stride or offset that is known only at run time."""
@@ -92,7 +93,11 @@ def element_name(element: Attribute) -> str:
 
 
 def element_bytes(element: Attribute) -> int:
-    return ELEMENTS[_NAMES[element]][1]
+    """Bytes of one element in memory."""
+    name = _NAMES.get(element)
+    if name is None:
+        raise VerifyException(f"{element} is no element type of this IR")
+    return ELEMENTS[name][1]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -125,6 +130,8 @@ def geometry(handle: MemRefType) -> Geometry:
         strides = tuple(DYNAMIC if s is None else s for s in handle.layout.get_strides())
         offset = handle.layout.get_offset()
         return Geometry(sizes, strides, DYNAMIC if offset is None else offset)
+    if not isinstance(handle.layout, NoneAttr):
+        raise VerifyException(f"the layout of a handle is strided<...>, not {handle.layout}")
     return Geometry(sizes, row_major(sizes), 0)
 
 

@@ -21,14 +21,16 @@ def contiguous(*sizes: int, offset: int = 0) -> Window:
     return Window(sizes, torch.empty(sizes, device="meta").stride(), offset)
 
 
-def stablehlo(inputs: Sequence[TensorType], outputs: Sequence[TensorType], body: str, aliases: Sequence[Alias] = ()) -> str:
+def stablehlo(
+    inputs: Sequence[TensorType], outputs: Sequence[TensorType], body: str, aliases: Sequence[Alias] = ()
+) -> str:
     """A module whose `main` takes %0, %1, ... and has this body."""
 
     def text(kind: TensorType) -> str:
         return f"tensor<{''.join(f'{n}x' for n in kind.shape)}{kind.element}>"
 
     entries = ", ".join(
-        f"{{alias = {{kind = \"must_alias\", parameter_index = array<i64>, parameter_number = {a.parameter} : i64}}, "
+        f'{{alias = {{kind = "must_alias", parameter_index = array<i64>, parameter_number = {a.parameter} : i64}}, '
         f"output_index = array<i64{f': {a.output}' if len(outputs) != 1 else ''}>}}"
         for a in aliases
     )

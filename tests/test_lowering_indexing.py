@@ -253,9 +253,12 @@ def test_an_update_of_a_window_is_one_update_of_the_base(view: str, target: str,
 def test_chained_updates_of_one_window_stay_on_the_base() -> None:
     pool = table(3, 4, 5)
     body = """%0 = fx.extract %a0 <[4, 5] strides [5, 1] offset 20> : tensor<3x4x5xf32> -> tensor<4x5xf32>
-    %1 = fx.value_call "aten.index_put.default"(%0, [%a1], %a2) : (tensor<4x5xf32>, tensor<2xi64>, tensor<2x5xf32>) -> tensor<4x5xf32>
-    %2 = fx.value_call "aten.index_add.default"(%1, 0, %a3, %a4) : (tensor<4x5xf32>, tensor<2xi64>, tensor<2x5xf32>) -> tensor<4x5xf32>
-    %3 = fx.insert %2 into %a0 <[4, 5] strides [5, 1] offset 20> : tensor<4x5xf32> into tensor<3x4x5xf32> -> tensor<3x4x5xf32>
+    %1 = fx.value_call "aten.index_put.default"(%0, [%a1], %a2)
+        : (tensor<4x5xf32>, tensor<2xi64>, tensor<2x5xf32>) -> tensor<4x5xf32>
+    %2 = fx.value_call "aten.index_add.default"(%1, 0, %a3, %a4)
+        : (tensor<4x5xf32>, tensor<2xi64>, tensor<2x5xf32>) -> tensor<4x5xf32>
+    %3 = fx.insert %2 into %a0 <[4, 5] strides [5, 1] offset 20>
+        : tensor<4x5xf32> into tensor<3x4x5xf32> -> tensor<3x4x5xf32>
     %4 = fx.value_call "aten.index_select.default"(%1, 0, %a5) : (tensor<4x5xf32>, tensor<2xi64>) -> tensor<2x5xf32>"""
     inputs = [pool, at(0, 2), -table(2, 5), at(2, 2), table(2, 5), at(0, 3)]
     module = lower(parse(function(body, inputs, [("%3", pool), ("%4", inputs[2])])))
@@ -272,7 +275,8 @@ def test_a_carried_state_is_updated_as_it_is_stored() -> None:
     """bf16 state as ui16: the whole value is seen as bf16, updated, and goes back."""
     state, row = table(4, 3, dtype=torch.bfloat16), -table(1, 3, dtype=torch.bfloat16)
     body = """%0 = fx.reinterpret %a0 : tensor<4x3xui16> -> tensor<4x3xbf16>
-    %1 = fx.value_call "aten.index_copy.default"(%0, 0, %a1, %a2) : (tensor<4x3xbf16>, tensor<1xi64>, tensor<1x3xbf16>) -> tensor<4x3xbf16>
+    %1 = fx.value_call "aten.index_copy.default"(%0, 0, %a1, %a2)
+        : (tensor<4x3xbf16>, tensor<1xi64>, tensor<1x3xbf16>) -> tensor<4x3xbf16>
     %2 = fx.reinterpret %1 : tensor<4x3xbf16> -> tensor<4x3xui16>"""
     inputs = [state.view(torch.uint16), at(2), row]
     module = lower(parse(function(body, inputs, [("%2", inputs[0]), ("%1", state)])))
@@ -308,7 +312,8 @@ def test_an_update_that_is_not_put_back_leaves_its_base_alone() -> None:
 def test_a_gather_reads_the_base_directly() -> None:
     pool = table(3, 4, 5, 6)
     body = """%0 = fx.extract %a0 <[5, 6, 4] strides [6, 1, 30] offset 240> : tensor<3x4x5x6xf32> -> tensor<5x6x4xf32>
-    %1 = fx.value_call "aten.index.Tensor"(%0, [none, none, %a1]) : (tensor<5x6x4xf32>, tensor<2xi64>) -> tensor<5x6x2xf32>"""
+    %1 = fx.value_call "aten.index.Tensor"(%0, [none, none, %a1])
+        : (tensor<5x6x4xf32>, tensor<2xi64>) -> tensor<5x6x2xf32>"""
     inputs = [pool, PAIR]
     expected = pool[2].permute(1, 2, 0)[:, :, PAIR]
     module = lower(parse(function(body, inputs, [("%1", expected)])))
@@ -324,13 +329,15 @@ def test_windows_of_a_carried_state_stay_in_its_carrier(update: str) -> None:
     whole, inner = "tensor<3x4x2xbf16>", "tensor<4x2xbf16>"
     if update == "index_add":
         change = f"""%1 = fx.extract %0 {window} : {whole} -> {inner}
-        %2 = fx.value_call "aten.index_add.default"(%1, 0, %a1, %a2) : ({inner}, tensor<2xi64>, tensor<2x2xbf16>) -> {inner}
+        %2 = fx.value_call "aten.index_add.default"(%1, 0, %a1, %a2)
+        : ({inner}, tensor<2xi64>, tensor<2x2xbf16>) -> {inner}
         %3 = fx.insert %2 into %0 {window} : {inner} into {whole} -> {whole}"""
         expected = state.clone()
         expected[1].index_add_(0, PAIR.remainder(4), row)
     else:
         part = "<[2, 2] strides [2, 1] offset 8>"
-        change = f"""%1 = fx.value_call "aten.index_select.default"(%a2, 0, %a1) : (tensor<2x2xbf16>, tensor<2xi64>) -> tensor<2x2xbf16>
+        change = f"""%1 = fx.value_call "aten.index_select.default"(%a2, 0, %a1)
+        : (tensor<2x2xbf16>, tensor<2xi64>) -> tensor<2x2xbf16>
         %3 = fx.insert %1 into %0 {part} : tensor<2x2xbf16> into {whole} -> {whole}"""
         expected = state.clone()
         expected[1, :2] = row.flip(0)

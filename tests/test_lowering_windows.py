@@ -94,7 +94,8 @@ def test_insert_that_covers_everything_needs_no_base() -> None:
     [
         (torch.float32, torch.int32), (torch.bfloat16, torch.int16), (torch.float32, torch.uint8),
         (torch.uint8, torch.float32), (torch.complex64, torch.float32), (torch.float32, torch.complex64),
-        (torch.bool, torch.uint8), (torch.uint8, torch.bool), (torch.bool, torch.int32), (torch.complex64, torch.float64),
+        (torch.bool, torch.uint8), (torch.uint8, torch.bool), (torch.bool, torch.int32),
+        (torch.complex64, torch.float64),
         (torch.float64, torch.complex64), (torch.complex64, torch.complex128), (torch.int64, torch.bfloat16),
         (torch.float8_e4m3fn, torch.bfloat16),
     ],
@@ -124,7 +125,8 @@ def test_constants_and_empty() -> None:
 def test_alias_table_and_dead_operations() -> None:
     base, row = torch.zeros(4, 3), torch.ones(1, 3)
     text = function(
-        """%0 = fx.insert %a1 into %a0 <[1, 3] strides [3, 1] offset 6> : tensor<1x3xf32> into tensor<4x3xf32> -> tensor<4x3xf32>
+        """%0 = fx.insert %a1 into %a0 <[1, 3] strides [3, 1] offset 6>
+        : tensor<1x3xf32> into tensor<4x3xf32> -> tensor<4x3xf32>
         %1 = fx.extract %a0 <[3] strides [1]> : tensor<4x3xf32> -> tensor<3xf32>""",
         [base, row],
         [("%0", base)],

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxlib import _jax, xla_client
+from jaxlib import _jax, utils, xla_client
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 DTYPES = {
@@ -61,6 +61,11 @@ def reaches(entry: dict[str, Any]) -> bool:
     return math.prod(entry["size"]) > 0
 
 
+def head(node: dict[str, Any]) -> tuple[str, Any]:
+    """Kind and contents of a node of a structure."""
+    return ("registered", node) if "registered" in node else next(iter(node.items()))
+
+
 class Replay:
     """An artifact that can be called again and again; its state moves with every call."""
 
@@ -69,6 +74,7 @@ class Replay:
         self.index: dict[str, Any] = json.loads((root / "aliases.json").read_text())
         if (self.index["format"], self.index["version"]) != ("fx2hlo-artifact", 1):
             raise ValueError(f"{root} is not an artifact of version 1")
+        utils.absl_set_min_log_level(2)  # errors only
         client = xla_client.make_cpu_client(asynchronous=False)
         self.device = client.local_devices()[0]
         program = _jax.mlir.hlo_to_stablehlo((root / "model.hlo_module.pb").read_bytes())
@@ -79,7 +85,9 @@ class Replay:
         for entry in self.index["state"]:
             if entry["file"] not in files:
                 data = bytearray((root / entry["file"]).read_bytes())
-                files[entry["file"]] = torch.tensor(data, dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+                files[entry["file"]] = (
+                    torch.tensor(data, dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+                )
             self.state[entry["name"]] = lazily(window(files[entry["file"]], entry), entry["lazy"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +119,7 @@ class Replay:
         found: dict[int, torch.Tensor] = {}
 
         def walk(node: dict[str, Any], value: Any) -> None:
-            ((kind, content),) = node.items() if "registered" not in node else (("registered", node),)
+            kind, content = head(node)
             if kind == "argument":
                 found[content] = value
             elif kind in ("tuple", "list"):
@@ -151,7 +159,7 @@ class Replay:
         return results
 
     def _build(self, node: dict[str, Any], outputs: list[torch.Tensor]) -> Any:
-        ((kind, content),) = node.items() if "registered" not in node else (("registered", node),)
+        kind, content = head(node)
         if kind == "output":
             return outputs[content]
         if kind == "constant":
@@ -209,7 +217,7 @@ def main() -> None:
     inputs = {n: example(e, chosen.random) for n, e in enumerate(index["arguments"]) if e["kind"] == "input"}
 
     def fill(node: Any) -> Any:
-        ((kind, content),) = node.items()
+        kind, content = head(node)
         if kind == "argument":
             return inputs[content]
         if kind == "constant":

@@ -245,13 +245,13 @@ def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, ca
         low = 0
     memory.start = low // max(widths) * max(widths)
     memory.element = element
-    if len(owners) == 1:
-        window = geometry(_handle(owners[0]))
+    for owner in owners:  # the shape of the first handle that is all of it
+        window = geometry(_handle(owner))
         ordered = memory_order(window)
-        if ordered is not None and extent(window, size) == (low, high) and memory.start == low:
+        if ordered is not None and _bytes(owner) == size and extent(window, size) == (low, high) == (memory.start, high):
             memory.dims = ordered
             return
-    count = -(-(high - memory.start) // max(widths)) * max(widths) // size
+    count = -(-(high - memory.start) // size)
     memory.dims = (count,)
 
 

@@ -116,6 +116,18 @@ def overlaps(a: Region, b: Region) -> bool:
     return relation(a, b) is not Relation.DISJOINT
 
 
+def pieces(a: Region) -> int:
+    """How many runs of adjacent bytes the region is made of, at most."""
+    return 0 if a.empty else _runs(a).count
+
+
+def intervals(a: Region) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends of the maximal stretches of bytes, ascending."""
+    if a.empty:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return _intervals(_runs(a))
+
+
 def self_overlaps(a: Region) -> bool | None:
     """Whether two indices of the window touch one byte; None when that is not known within the cap."""
     if a.empty:

@@ -74,7 +74,9 @@ def write(
     kept = {b.name for b in signature.bindings if b.kind == "constant" or (b.kind != "input" and weights == "include")}
     missing = sorted(kept - state.keys())
     if missing:
-        raise CompileError(f"there is no tensor for the state {missing[0]!r}", hint="bind it, or save with weights='omit'")
+        raise CompileError(
+            f"there is no tensor for the state {missing[0]!r}", hint="bind it, or save with weights='omit'"
+        )
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     temporary.mkdir()
     try:
@@ -242,7 +244,9 @@ def _checked(root: Path, name: str, files: dict[str, dict[str, Node]], listed: N
     data = _get(root, name)
     size, digest = files[name]["bytes"].integer(), files[name]["sha256"].text()
     if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
-        raise CompileError(f"{root / name} is damaged: it is not the file that was saved", hint="save the artifact again")
+        raise CompileError(
+            f"{root / name} is damaged: it is not the file that was saved", hint="save the artifact again"
+        )
     return data
 
 

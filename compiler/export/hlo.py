@@ -298,7 +298,8 @@ def _check_ids(module: Any) -> None:
 
 
 def _body_text(data: bytes) -> str:
-    """HLO text without the header, the layouts and the tensor names."""
+    """HLO text without the header, the layouts and the tensor names; computations sorted, since XLA prints those that
+    nothing orders by their ids."""
     module = _parse(data)
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -306,7 +307,8 @@ def _body_text(data: bytes) -> str:
                 instruction.frontend_attributes.map.pop(key, None)
     options = _hlo.HloPrintOptions.short_parsable()
     options.include_layout_in_shapes = False
-    return _load(module.SerializeToString()).to_string(options).split("\n", 1)[1]
+    body = _load(module.SerializeToString()).to_string(options).split("\n", 1)[1]
+    return "\n\n".join(sorted(body.strip().split("\n\n")))
 
 
 def _first_line(error: BaseException) -> str:

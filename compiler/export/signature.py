@@ -242,7 +242,9 @@ def _check_leaves(s: Signature) -> None:
     inputs = {i for i, b in enumerate(s.bindings) if b.kind == "input"}
     named = {leaf.index for leaf in s.in_leaves if leaf.is_tensor}
     for wrong in sorted(named ^ inputs):
-        known = f"argument {s.bindings[wrong].name!r}" if wrong < len(s.bindings) else f"argument {wrong}, which is none,"
+        known = (
+            f"argument {s.bindings[wrong].name!r}" if wrong < len(s.bindings) else f"argument {wrong}, which is none,"
+        )
         reason = "is not an input but has" if wrong in named else "is an input without"
         _require(False, f"{known} {reason} a place in the input tree")
     for index in [leaf.index for leaf in s.out_leaves if leaf.is_tensor] + [index for _, index in s.rebound]:
@@ -251,7 +253,10 @@ def _check_leaves(s: Signature) -> None:
 
 def _check_window(window: Window, element: str, where: str) -> None:
     _require(element in DTYPES, f"{where} has the unknown element type {element!r}")
-    _require(len(window.sizes) == len(window.strides), f"{where} has {len(window.sizes)} sizes and {len(window.strides)} strides")
+    _require(
+        len(window.sizes) == len(window.strides),
+        f"{where} has {len(window.sizes)} sizes and {len(window.strides)} strides",
+    )
     numbers = (*window.sizes, *window.strides, window.offset)
     _require(min(numbers) >= 0, f"{where} has a negative or dynamic size, stride or offset: {tuple(window)}")
 

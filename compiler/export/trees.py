@@ -55,16 +55,29 @@ def _registered(tree: pytree.TreeSpec) -> tuple[str, Any]:
     """Serialised name and context of a container of another type."""
     type_ = tree.context if tree.type is pytree.namedtuple else tree.type  # pyright: ignore
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type_)
-    named = known is not None and known.serialized_type_name != pytree.NO_SERIALIZED_TYPE_NAME_FOUND
-    if known is None or not named or tree.type is defaultdict:
+    name = _name(type_)
+    if known is None or not name:
         raise CompileError(
             f"a {getattr(type_, '__name__', type_)} among the arguments or results cannot be saved",
             hint="use tuples, lists and dicts, or register the type with torch.utils._pytree under a serialized_type_name",
         )
     if tree.type is pytree.namedtuple:  # pyright: ignore
-        return known.serialized_type_name, None
+        return name, None
     dump = known.to_dumpable_context
-    return known.serialized_type_name, dump(tree.context) if dump else tree.context
+    return name, dump(tree.context) if dump else tree.context
+
+
+def _name(type_: Any) -> str:
+    """The name a registered container type is stored under, or "" if it has none.
+
+    A defaultdict has none here: restoring its factory means importing what the file names.
+    """
+    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type_)
+    if known is None or type_ is defaultdict:
+        return ""
+    if known.serialized_type_name != pytree.NO_SERIALIZED_TYPE_NAME_FOUND:
+        return known.serialized_type_name
+    return f"torch.return_types.{type_.__name__}" if type_.__module__ == "torch.return_types" else ""
 
 
 def _decode(node: Node, kind: str, leaves: list[Leaf]) -> pytree.TreeSpec:
@@ -105,8 +118,8 @@ def _decode(node: Node, kind: str, leaves: list[Leaf]) -> pytree.TreeSpec:
 def _decode_registered(node: Node, kind: str, leaves: list[Leaf]) -> pytree.TreeSpec:
     parts = node.record(("registered", "context", "children"))
     name = parts["registered"].text()
-    found = [(t, d) for t, d in pytree.SUPPORTED_SERIALIZED_TYPES.items() if d.serialized_type_name == name]
-    if len(found) != 1 or found[0][0] is defaultdict:
+    found = [(t, d) for t, d in pytree.SUPPORTED_SERIALIZED_TYPES.items() if name and _name(t) == name]
+    if len(found) != 1:
         raise CompileError(
             f"{node.path}: no container type is registered as {name!r} in this process",
             hint="import the module that registers it before loading",
@@ -143,7 +156,9 @@ def constant_to_json(value: Any) -> Any:
         return {"device": str(value)}
     if isinstance(value, _NAMED):
         return {"torch": str(value).removeprefix("torch.")}
-    raise CompileError(f"the constant {value!r} among the arguments or results cannot be saved", hint="pass a number or text")
+    raise CompileError(
+        f"the constant {value!r} among the arguments or results cannot be saved", hint="pass a number or text"
+    )
 
 
 def constant_from_json(node: Node) -> Any:

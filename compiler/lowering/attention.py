@@ -35,12 +35,16 @@ def _grouped(b: Builder, query: ir.Value, key: ir.Value, value: ir.Value) -> tup
     return b.reshape(query, rows), spread[0], spread[1]
 
 
+def _turned(b: Builder, matrix: ir.Value) -> ir.Value:
+    """The last two dimensions exchanged."""
+    rank = len(b.shape(matrix))
+    return b.transpose(matrix, [*range(rank - 2), rank - 1, rank - 2])
+
+
 def _scores(b: Builder, query: ir.Value, key: ir.Value, scale: float | None, full: tuple[int, ...]) -> ir.Value:
     """query @ key^T * scale, with the query's own head count again."""
     factor = 1 / math.sqrt(b.shape(query)[-1]) if scale is None else scale
-    rank = len(b.shape(key))
-    turned = b.transpose(key, [*range(rank - 2), rank - 1, rank - 2])
-    product = matrix_product(b, query, turned)
+    product = matrix_product(b, query, _turned(b, key))
     return b.reshape(hlo.multiply(product, like(b, factor, product)), full)
 
 
@@ -59,12 +63,20 @@ def _masked(b: Builder, scores: ir.Value, mask: ir.Value | None, causal: bool, e
 
 
 def _attend(
-    b: Builder, call: Call, mask: ir.Value | None, dropout: float, causal: bool, scale: float | None, *,
+    b: Builder,
+    call: Call,
+    mask: ir.Value | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    *,
     excludes: bool = True,
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Output, attention weights, and masked scores."""
     if dropout:
-        raise UnsupportedError(f"{call.target} with dropout needs random numbers", hint="compile the model in eval mode")
+        raise UnsupportedError(
+            f"{call.target} with dropout needs random numbers", hint="compile the model in eval mode"
+        )
     query, key, value = call.args[:3]
     full = (*b.shape(query)[:-1], b.shape(key)[-2])
     query, key, value = _grouped(b, query, key, value)
@@ -84,7 +96,9 @@ def flash_attention_for_cpu(b: Builder, call: Call) -> list[ir.Value]:
     rank = len(b.shape(scores))
     peak = greatest(b, scores, (rank - 1,), keep=True)
     finite = hlo.select(hlo.is_finite(peak), peak, like(b, 0, peak))
-    total = add_up(b, hlo.exponential(hlo.subtract(scores, b.broadcast(finite, b.shape(scores)))), (rank - 1,), keep=True)
+    total = add_up(
+        b, hlo.exponential(hlo.subtract(scores, b.broadcast(finite, b.shape(scores)))), (rank - 1,), keep=True
+    )
     logsumexp = b.reshape(hlo.add(hlo.log(total), finite), b.shape(scores)[:-1])
     if b.shape(logsumexp) != call.types[1][1]:  # stored as (batch, rows, heads)
         logsumexp = b.transpose(logsumexp, [0, 2, 1])
@@ -92,7 +106,12 @@ def flash_attention_for_cpu(b: Builder, call: Call) -> list[ir.Value]:
 
 
 def _plain_arguments(call: Call) -> tuple[Any, float, bool, Any]:
-    return call.arg(3, "attn_mask"), call.arg(4, "dropout_p", 0.0), call.arg(5, "is_causal", False), call.kwargs.get("scale")
+    return (
+        call.arg(3, "attn_mask"),
+        call.arg(4, "dropout_p", 0.0),
+        call.arg(5, "is_causal", False),
+        call.kwargs.get("scale"),
+    )
 
 
 @lowering("aten._scaled_dot_product_attention_math.default")
@@ -105,3 +124,31 @@ def attention_math(b: Builder, call: Call) -> list[ir.Value]:
 @lowering("aten.scaled_dot_product_attention.default")
 def attention(b: Builder, call: Call) -> ir.Value:
     return _attend(b, call, *_plain_arguments(call))[0]
+
+
+@lowering("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_attention_for_cpu_backward(b: Builder, call: Call) -> list[ir.Value]:
+    """The weights again from the saved logsumexp, then the gradients of query, key and value."""
+    element = wide(call.types[0][0])
+    grad, query, key, value, out, logsumexp = (b.convert(v, element) for v in call.args[:6])
+    dropout, causal = call.args[6:8]
+    if dropout or b.shape(key)[:-2] != b.shape(query)[:-2]:
+        reason = "dropout" if dropout else "fewer key heads than query heads"
+        raise UnsupportedError(f"the gradient of attention with {reason}", hint="write attention as matrix products")
+    scale = call.kwargs.get("scale")
+    scale = 1 / math.sqrt(b.shape(query)[-1]) if scale is None else scale
+    full = (*b.shape(query)[:-1], b.shape(key)[-2])
+    scores = _masked(b, _scores(b, query, key, scale, full), call.kwargs.get("attn_mask"), causal, True)
+    column = b.reshape(
+        b.transpose(logsumexp, [0, 2, 1]) if b.shape(logsumexp) != full[:-1] else logsumexp, (*full[:-1], 1)
+    )
+    weights = hlo.exponential(hlo.subtract(scores, b.broadcast(column, full)))
+    inner = add_up(b, hlo.multiply(grad, out), (len(full) - 1,), keep=True)
+    above = hlo.subtract(matrix_product(b, grad, _turned(b, value)), b.broadcast(inner, full))
+    change = hlo.multiply(hlo.multiply(weights, above), like(b, scale, weights))
+    gradients = [
+        matrix_product(b, change, key),
+        matrix_product(b, _turned(b, change), query),
+        matrix_product(b, _turned(b, weights), grad),
+    ]
+    return [finish(b, call, gradient, i) for i, gradient in enumerate(gradients)]

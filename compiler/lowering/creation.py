@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.promotion import category, finish
+from compiler.lowering.promotion import category, finish, wide
 from compiler.lowering.registry import Call, lowering
 
 _EXACT = 1 << 24
@@ -48,25 +49,26 @@ def scalar_tensor(b: Builder, call: Call) -> ir.Value:
 
 @lowering("aten.arange.default", "aten.arange.start", "aten.arange.start_step")
 def arange(b: Builder, call: Call) -> ir.Value:
-    """start + i * step, in i64 for integers; in f64, rounded once, where f32 would not hold every term."""
-    start, step = 0, call.arg(2, "step", 1)
-    if not call.target.endswith("default"):
-        start = call.args[0]
+    """start + i * step: integers by iota, other numbers in f64 and rounded once."""
+    start = 0 if call.target.endswith("default") else call.args[0]
+    step = call.arg(2, "step", 1) if call.target.endswith("start_step") else 1
     element, shape = call.types[0]
     whole = float(start).is_integer() and float(step).is_integer()
-    if category(element) == 1:
-        number = element
-    else:
-        exact = whole and max(abs(start), abs(start + step * shape[0])) < _EXACT
-        number = "f32" if exact and element != "f64" else "f64"
-    return b.convert(_line(b, number, shape, start, step), element)
-
-
-def _line(b: Builder, element: str, shape: tuple[int, ...], start: float, step: float) -> ir.Value:
-    value = b.iota(element, shape, 0)
+    exact = whole and max(abs(start), abs(start + step * shape[0])) < _EXACT
+    if category(element) != 1 and not exact:
+        return _constant(b, start + np.arange(shape[0]) * step, element)
+    number = element if category(element) == 1 else wide(element)
+    value = b.iota(number, shape, 0)
     if step != 1:
-        value = hlo.multiply(value, b.splat(step, element, shape))
-    return hlo.add(value, b.splat(start, element, shape)) if start != 0 else value
+        value = hlo.multiply(value, b.splat(step, number, shape))
+    return b.convert(hlo.add(value, b.splat(start, number, shape)) if start != 0 else value, element)
+
+
+def _constant(b: Builder, numbers: np.ndarray, element: str) -> ir.Value:
+    """Numbers that were computed in f64, stored in the result's type or, for small types, in f32."""
+    stored = {"f64": "float64", "i64": "int64"}.get(element, "float32" if category(element) >= 2 else "int32")
+    kind = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32"}[stored]
+    return b.convert(b.literal(numbers.astype(stored), kind), element)
 
 
 @lowering("aten.linspace.default")
@@ -76,13 +78,9 @@ def linspace(b: Builder, call: Call) -> ir.Value:
     element, shape = call.types[0]
     count = shape[0]
     step = (end - start) / (count - 1) if count > 1 else 0.0
-    index = b.iota("f64", shape, 0)
-    from_start = hlo.add(b.splat(start, "f64", shape), hlo.multiply(index, b.splat(step, "f64", shape)))
-    left = hlo.subtract(b.splat(count - 1, "f64", shape), index)
-    from_end = hlo.subtract(b.splat(end, "f64", shape), hlo.multiply(left, b.splat(step, "f64", shape)))
-    return b.convert(
-        hlo.select(b.compare("LT", index, b.splat(count // 2 if count > 1 else 1, "f64", shape)), from_start, from_end), element
-    )
+    index = np.arange(count)
+    numbers = np.where(index < max(count // 2, 1), start + index * step, end - (count - 1 - index) * step)
+    return _constant(b, numbers, element)
 
 
 @lowering("aten.eye.default", "aten.eye.m")
@@ -94,8 +92,6 @@ def eye(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.tril_indices.default", "aten.triu_indices.default")
 def triangle_indices(b: Builder, call: Call) -> ir.Value:
     """Coordinates of a triangle, row by row: static, so a constant."""
-    import numpy as np
-
     rows, columns, offset = call.args[0], call.args[1], call.arg(2, "offset", 0)
     make = np.tril_indices if call.target.startswith("aten.tril") else np.triu_indices
     indices = np.stack(make(rows, offset, columns)).astype("int64")

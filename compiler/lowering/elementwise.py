@@ -11,13 +11,11 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from compiler.lowering.builder import Builder
 from compiler.lowering.promotion import (
     category,
-    common_type,
     computed,
     finish,
     on_first,
     operands,
     pointwise,
-    promote,
     register_pointwise,
     wide,
 )
@@ -172,7 +170,9 @@ def power(b: Builder, call: Call) -> ir.Value:
         one = like(b, 1, x)
         if exponent in (2, 3, -2):
             x2 = hlo.multiply(x, x)
-            return finish(b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else hlo.divide(one, x2))
+            return finish(
+                b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else hlo.divide(one, x2)
+            )
         if exponent in (0.5, -0.5) and kind(b, x) == 2:
             return finish(b, call, hlo.sqrt(x) if exponent == 0.5 else hlo.rsqrt(x))
         if exponent == -1:
@@ -260,7 +260,9 @@ def xlogy(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 def log_add_exp(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     big = hlo.maximum(x, y)
     gap = hlo.negate(hlo.abs(hlo.subtract(x, y)))
-    return hlo.select(b.compare("EQ", x, y), hlo.add(x, like(b, math.log(2), x)), hlo.add(big, hlo.log_plus_one(hlo.exponential(gap))))
+    return hlo.select(
+        b.compare("EQ", x, y), hlo.add(x, like(b, math.log(2), x)), hlo.add(big, hlo.log_plus_one(hlo.exponential(gap)))
+    )
 
 
 @lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
@@ -310,7 +312,10 @@ def _skip_nan(b: Builder, x: ir.Value, y: ir.Value, otherwise: ir.Value) -> ir.V
 @lowering("aten.clamp.default", "aten.clamp.Tensor", "aten.hardtanh.default")
 def clamp(b: Builder, call: Call) -> ir.Value:
     tanh = call.target.startswith("aten.hardtanh")
-    low, high = call.arg(1, "min_val" if tanh else "min", -1 if tanh else None), call.arg(2, "max_val" if tanh else "max", 1 if tanh else None)
+    low, high = (
+        call.arg(1, "min_val" if tanh else "min", -1 if tanh else None),
+        call.arg(2, "max_val" if tanh else "max", 1 if tanh else None),
+    )
     return _clamp(b, call, low, high)
 
 
@@ -418,7 +423,10 @@ def nan_to_num(b: Builder, call: Call, x: ir.Value) -> ir.Value:
     nan, high, low = call.arg(1, "nan"), call.arg(2, "posinf"), call.arg(3, "neginf")
     largest = _LARGEST[b.element(x)]
     whole = hlo.select(is_nan(b, x), like(b, nan or 0.0, x), x)
-    for infinity, number in ((math.inf, high if high is not None else largest), (-math.inf, low if low is not None else -largest)):
+    for infinity, number in (
+        (math.inf, high if high is not None else largest),
+        (-math.inf, low if low is not None else -largest),
+    ):
         whole = hlo.select(b.compare("EQ", x, like(b, infinity, x)), like(b, number, x), whole)
     return whole
 
@@ -479,5 +487,3 @@ def view_as_complex(b: Builder, call: Call) -> ir.Value:
         b.reshape(hlo.slice(x, [0] * (len(shape) - 1) + [i], [*shape[:-1], i + 1], ones), shape[:-1]) for i in (0, 1)
     ]
     return hlo.complex(*halves)
-
-

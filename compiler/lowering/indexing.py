@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
@@ -36,8 +35,12 @@ def _wrap(b: Builder, index: ir.Value, size: int) -> ir.Value:
         return b.convert(index, "i64")
     if isinstance(index.owner, ir.Operation) and index.owner.name == "stablehlo.iota":
         return index
-    negative = b.compare("LT", index, b.splat(0, kind, sizes))
-    return hlo.select(negative, hlo.add(index, b.splat(size, kind, sizes)), index)
+
+    def emit() -> ir.Value:
+        negative = b.compare("LT", index, b.splat(0, kind, sizes))
+        return hlo.select(negative, hlo.add(index, b.splat(size, kind, sizes)), index)
+
+    return b.once(("wrap", index, size), emit)
 
 
 def _as_element(b: Builder, source: Any, kind: str, sizes: tuple[int, ...]) -> ir.Value:
@@ -63,7 +66,10 @@ def _running_count(b: Builder, mask: ir.Value) -> ir.Value:
     counts = hlo.convert(b.tensor("i64", (size,)), mask)
     if size <= 1:
         return counts
-    padding = ir.DenseElementsAttr.get(memoryview(np.array([[size - 1, 0]], np.int64)))
+    i64 = b.elements["i64"]
+    padding = ir.DenseElementsAttr.get(
+        [ir.IntegerAttr.get(i64, size - 1), ir.IntegerAttr.get(i64, 0)], ir.RankedTensorType.get([1, 2], i64)
+    )
     op = hlo.ReduceWindowOp([counts.type], [counts], [b.splat(0, "i64")], [size], padding=padding)
     b.region(op, [b.tensor("i64", ())] * 2, hlo.add)
     return op.results[0]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import like
 from compiler.lowering.promotion import finish, operands, wide
@@ -18,7 +19,7 @@ def contract(
     batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> ir.Value:  # fmt: skip
     """dot_general in the accumulation type: batch dimensions, then the free ones of `left`, then of `right`."""
-    numbers = hlo.DotDimensionNumbers.get(*(list(d) for d in (*batch, *contracted)))
+    numbers = hlo.DotDimensionNumbers.get(list(batch[0]), list(batch[1]), list(contracted[0]), list(contracted[1]))
     have, other = b.shape(left), b.shape(right)
     shape = [have[d] for d in batch[0]]
     shape += [s for d, s in enumerate(have) if d not in batch[0] and d not in contracted[0]]
@@ -45,40 +46,42 @@ def _plus(b: Builder, call: Call, product: ir.Value) -> ir.Value:
     return finish(b, call, product)
 
 
-@lowering("aten.mm.default", "aten.bmm.default")
+@lowering("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
 def mm(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, matrix_product(b, *call.args[:2]))
+    return finish(b, call, matrix_product(b, call.args[0], call.args[1]))
 
 
-@lowering("aten.mm.dtype", "aten.bmm.dtype")
-def mm_dtype(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, matrix_product(b, *call.args[:2]))
+@lowering("aten._int_mm.default")
+def int_mm(b: Builder, call: Call) -> ir.Value:
+    """i8 times i8 in i32."""
+    left, right = (b.convert(v, call.types[0][0]) for v in call.args)
+    return finish(b, call, matrix_product(b, left, right))
 
 
 @lowering("aten.addmm.default", "aten.baddbmm.default")
 def addmm(b: Builder, call: Call) -> ir.Value:
-    return _plus(b, call, matrix_product(b, *call.args[1:3]))
+    return _plus(b, call, matrix_product(b, call.args[1], call.args[2]))
 
 
 @lowering("aten.addbmm.default")
 def addbmm(b: Builder, call: Call) -> ir.Value:
     """The batch is summed as well: one contraction over both."""
-    return _plus(b, call, contract(b, *call.args[1:3], ((0, 2), (0, 1))))
+    return _plus(b, call, contract(b, call.args[1], call.args[2], ((0, 2), (0, 1))))
 
 
 @lowering("aten.mv.default")
 def mv(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, contract(b, *call.args[:2], ((1,), (0,))))
+    return finish(b, call, contract(b, call.args[0], call.args[1], ((1,), (0,))))
 
 
 @lowering("aten.addmv.default")
 def addmv(b: Builder, call: Call) -> ir.Value:
-    return _plus(b, call, contract(b, *call.args[1:3], ((1,), (0,))))
+    return _plus(b, call, contract(b, call.args[1], call.args[2], ((1,), (0,))))
 
 
 @lowering("aten.dot.default")
 def dot(b: Builder, call: Call) -> ir.Value:
-    return finish(b, call, contract(b, *call.args[:2], ((0,), (0,))))
+    return finish(b, call, contract(b, call.args[0], call.args[1], ((0,), (0,))))
 
 
 @lowering("aten.vdot.default")
@@ -115,8 +118,33 @@ def matmul(b: Builder, call: Call) -> ir.Value:
     if len(b.shape(right)) == 2:
         product = contract(b, left, right, ((len(b.shape(left)) - 1,), (0,)))
     else:
-        leads = [(1,) * (max(len(b.shape(left)), len(b.shape(right))) - len(b.shape(v))) + b.shape(v)[:-2] for v in (left, right)]
+        leads = [
+            (1,) * (max(len(b.shape(left)), len(b.shape(right))) - len(b.shape(v))) + b.shape(v)[:-2]
+            for v in (left, right)
+        ]
         lead = tuple(m if n == 1 else n for n, m in zip(*leads, strict=True))
         left, right = (b.broadcast(v, (*lead, *b.shape(v)[-2:])) for v in (left, right))
         product = matrix_product(b, left, right)
     return b.reshape(b.convert(product, call.types[0][0]), call.types[0][1])
+
+
+@lowering("aten._grouped_mm.default")
+def grouped_mm(b: Builder, call: Call) -> ir.Value:
+    """Each row times its group's matrix; `offs` holds where each group of rows ends.
+
+    One contraction over groups and inner dimension, in which a row is zero outside its own group.
+    """
+    left, right, ends, bias = call.args[0], call.args[1], call.arg(2, "offs"), call.arg(3, "bias")
+    if len(b.shape(left)) == len(b.shape(right)) == 3 and bias is None:
+        return finish(b, call, matrix_product(b, left, right))
+    if len(b.shape(left)) != 2 or len(b.shape(right)) != 3 or bias is not None:
+        raise UnsupportedError("_grouped_mm other than rows by a stack of matrices", hint="write it as matrix products")
+    rows, inner = b.shape(left)
+    spread = (rows, b.shape(right)[0], inner)
+    row, end = b.iota(b.element(ends), spread[:2], 0), b.broadcast(ends, spread[:2])
+    before = hlo.pad(ends, b.splat(0, b.element(ends)), [1], [-1], [0])
+    member = hlo.and_(b.compare("LT", row, end), b.compare("GE", row, b.broadcast(before, spread[:2])))
+    placed = b.broadcast(b.reshape(left, (rows, 1, inner)), spread)
+    mask = b.broadcast(b.reshape(member, (*spread[:2], 1)), spread)
+    placed = hlo.select(mask, placed, b.splat(0, b.element(left), spread))
+    return finish(b, call, contract(b, placed, right, ((1, 2), (0, 1))))

@@ -34,7 +34,7 @@ from compiler.lowering import load_rules, windows
 from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, THROUGH, Call, type_name
 from compiler.lowering.windows import Part
-from dialects.alias import Table
+from dialects.alias import Table, Window
 from dialects.fx import Constant, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import Geometry, element_name, row_major
 
@@ -47,8 +47,10 @@ def lower(module: ModuleOp, *, target: str = "xla") -> ir.Module:
         raise CompileError("the module has no function @main")
     with make_context(), ir.Location.unknown():
         builder = Builder(target)
-        lowering = _Function(builder, main)
-        result = lowering.build()
+        try:
+            result = _Function(builder, main).build()
+        except _DynamicSize:
+            raise _dynamic_sizes(main) from None
         try:
             result.operation.verify()
         except ir.MLIRError as error:
@@ -95,7 +97,6 @@ class _Function:
         if not isinstance(last, ReturnOp):
             raise CompileError("@main does not end in func.return")
         live = _live(operations)
-        self._refuse_dynamic(live)
         inputs = [b.tensor(*self.type(argument.type)) for argument in block.args]
         outputs = [b.tensor(*self.type(value.type)) for value in last.arguments]
         module = ir.Module.create()
@@ -118,28 +119,6 @@ class _Function:
         if isinstance(table, Table) and table.data:
             module.operation.attributes["mhlo.input_output_alias"] = _alias_attribute(table, len(outputs))
         return module
-
-    def _refuse_dynamic(self, operations: Sequence[Operation]) -> None:
-        """HLO has static shapes: name every dimension that is not."""
-        found: list[str] = []
-        for number, argument in enumerate(self.main.body.block.args):
-            if isinstance(argument.type, TensorType):
-                hint = f" ({argument.name_hint})" if argument.name_hint else ""
-                found += [
-                    f"dimension {d} of argument {number}{hint}"
-                    for d, size in enumerate(argument.type.get_shape())
-                    if size < 0
-                ]
-        for op in operations:
-            for result in op.results:
-                shape = self.type(result.type)[1] if isinstance(result.type, TensorType) else ()
-                found += [f"dimension {d} of a result of {_describe(op)}" for d, s in enumerate(shape) if s < 0]
-        if found:
-            raise UnsupportedError(
-                "HLO needs static shapes, but these sizes are known only at run time:\n"
-                + "\n".join(f"  {line}" for line in found[:20]),
-                hint="capture the program with static sizes for these dimensions",
-            )
 
     # -- one operation -------------------------------------------------------------------------
 
@@ -206,45 +185,47 @@ class _Function:
             self.values[result] = value
 
     def _extract(self, op: ExtractOp) -> None:
-        window = op.window.data
-        element, shape = self.type(op.base.type)
-        if window == Geometry(shape, row_major(shape), 0):
-            self._same(op.base, op.value)
+        (base,), (result,) = op.operands, op.results
+        window = cast(Window, op.properties["window"]).data
+        element, shape = self.type(base.type)
+        if window.sizes == shape and window == Geometry(shape, row_major(shape), 0):
+            self._same(base, result)
         else:
-            self.parts[op.value] = Part(self._stored(op.base), window, element, op.base)
+            self.parts[result] = Part(self._stored(base), window, element, base)
 
     def _insert(self, op: InsertOp) -> None:
-        part = self.parts.get(op.value)
-        element, shape = self.type(op.result.type)
-        window = op.window.data
-        if part is not None and self._completes(part, op):
+        value, *into = op.operands
+        base = into[0] if into else None
+        result = op.results[0]
+        window = cast(Window, op.properties["window"]).data
+        element, shape = self.type(result.type)
+        part = self.parts.get(value)
+        if part is not None and self._completes(part, window, base, (element, shape)):
             new = part.base
-        elif op.base is None:
-            new = windows.insert(self.b, self.value(op.value), window, None, element, shape)
+        elif base is None:
+            new = windows.insert(self.b, self.value(value), window, None, element, shape)
         else:
-            base = self._stored(op.base)
-            stored = self.b.element(base)
-            value = windows.bitcast(self.b, self.value(op.value), stored)
-            new = windows.insert(self.b, value, window, base, stored, shape)
+            old = self._stored(base)
+            stored = self.b.element(old)
+            new = windows.insert(self.b, windows.bitcast(self.b, self.value(value), stored), window, old, stored, shape)
         if self.b.element(new) == element:
-            self.values[op.result] = new
+            self.values[result] = new
         else:  # seen as another type than it is stored as, like the base
-            origin = op.result if op.base is None else self.parts[op.base].origin
-            self.parts[op.result] = Part(new, Geometry(shape, row_major(shape), 0), element, origin)
+            origin = result if base is None else self.parts[base].origin
+            self.parts[result] = Part(new, Geometry(shape, row_major(shape), 0), element, origin)
+
+    def _completes(self, part: Part, window: Geometry, base: SSAValue | None, kind: type_name) -> bool:
+        """Whether inserting `part` only names the base that it is a window of."""
+        if part.window != window or part.element != kind[0]:
+            return False
+        if base is None:
+            return (self.b.element(part.base), self.b.shape(part.base)) == kind
+        return part.origin is base
 
     def _stored(self, ssa: SSAValue) -> ir.Value:
         """A whole value, at the element type it is stored as."""
         part = self.parts.get(ssa)
         return part.base if part is not None and part.whole(self.b) else self.value(ssa)
-
-    def _completes(self, part: Part, op: InsertOp) -> bool:
-        """Whether inserting `part` only names the base that it is a window of."""
-        if part.window != op.window.data:
-            return False
-        if op.base is None:
-            kind = self.type(op.result.type)
-            return (self.b.element(part.base), self.b.shape(part.base)) == kind and part.element == kind[0]
-        return part.origin is op.base and part.element == self.type(op.base.type)[0]
 
     def _reinterpret(self, op: ReinterpretOp) -> None:
         element, shape = self.type(op.result.type)
@@ -289,7 +270,10 @@ class _Function:
             if not isinstance(attribute, TensorType):
                 raise CompileError(f"a value has type {attribute}; lowering takes functional IR, values are tensors")
             tensor = cast(TensorType[Attribute], attribute)
-            found = self._types[id(attribute)] = (element_name(tensor.element_type), tensor.get_shape())
+            shape = tensor.get_shape()
+            if min(shape, default=0) < 0:
+                raise _DynamicSize
+            found = self._types[id(attribute)] = (element_name(tensor.element_type), shape)
         return found
 
     def _decode(self, attribute: Attribute) -> Any:
@@ -342,6 +326,30 @@ def _written_back(value: SSAValue, part: Part) -> bool:
             elif isinstance(user, ValueCallOp) and use.index == 0 and THROUGH.get(user.target.data) == "update":
                 pending.append(user.results[0])
     return False
+
+
+class _DynamicSize(Exception):
+    """A value's type has a size that is known only at run time."""
+
+
+def _dynamic_sizes(main: FuncOp) -> UnsupportedError:
+    """HLO has static shapes: name every dimension that is not."""
+    found: list[str] = []
+    for number, argument in enumerate(main.body.block.args):
+        hint = f" ({argument.name_hint})" if argument.name_hint else ""
+        found += [f"dimension {d} of argument {number}{hint}" for d in _dynamic_dimensions(argument)]
+    for op in main.body.block.ops:
+        found += [f"dimension {d} of a result of {_describe(op)}" for r in op.results for d in _dynamic_dimensions(r)]
+    return UnsupportedError(
+        "HLO needs static shapes, but these sizes are known only at run time:\n"
+        + "\n".join(f"  {line}" for line in found[:20]),
+        hint="capture the program with static sizes for these dimensions",
+    )
+
+
+def _dynamic_dimensions(value: SSAValue) -> list[int]:
+    shape = value.type.get_shape() if isinstance(value.type, TensorType) else ()
+    return [dimension for dimension, size in enumerate(shape) if size < 0]
 
 
 # -- attributes --------------------------------------------------------------------------------

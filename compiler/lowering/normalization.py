@@ -20,18 +20,14 @@ def _along(b: Builder, value: ir.Value, element: str, shape: tuple[int, ...], di
     return b.broadcast(b.reshape(value, tuple(s if i in dims else 1 for i, s in enumerate(shape))), shape)
 
 
-def _affine(
-    b: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None, dims: Sequence[int]
-) -> ir.Value:
+def _affine(b: Builder, x: ir.Value, weight: ir.Value | None, bias: ir.Value | None, dims: Sequence[int]) -> ir.Value:
     element, shape = b.element(x), b.shape(x)
     if weight is not None:
         x = hlo.multiply(x, _along(b, weight, element, shape, dims))
     return hlo.add(x, _along(b, bias, element, shape, dims)) if bias is not None else x
 
 
-def _standardise(
-    b: Builder, x: ir.Value, mean: ir.Value, rstd: ir.Value
-) -> ir.Value:
+def _standardise(b: Builder, x: ir.Value, mean: ir.Value, rstd: ir.Value) -> ir.Value:
     return hlo.multiply(hlo.subtract(x, b.broadcast(mean, b.shape(x))), b.broadcast(rstd, b.shape(x)))
 
 

@@ -23,7 +23,12 @@ def _per_dimension(values: Sequence[int], spatial: int) -> list[int]:
 
 
 def _edges(
-    size: Sequence[int], out: Sequence[int], kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
+    size: Sequence[int],
+    out: Sequence[int],
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
 ) -> list[int]:
     """Padding behind, so that the last window fits exactly (negative where the last elements are never reached)."""
     return [
@@ -82,22 +87,65 @@ def avg_pool(b: Builder, call: Call) -> ir.Value:
     include, divisor = call.arg(5, "count_include_pad", True), call.arg(6, "divisor_override")
     lead = len(shape) - spatial
     x = pad(b, x, 0, [0] * lead + padding, [0] * lead + _edges(size, out, kernel, stride, padding, [1] * spatial))
-    scalar = b.splat(0, b.element(x))
-    op = hlo.ReduceWindowOp(
-        [b.tensor(b.element(x), shape)], [x], [scalar], [1] * lead + kernel, window_strides=[1] * lead + stride
-    )
-    b.region(op, [scalar.type] * 2, lambda a, e: hlo.add(a, e))
+    sums = _window_sums(b, x, [1] * lead + kernel, [1] * lead + stride, shape)
+    counts = _counts(size, out, kernel, stride, padding, include, divisor)
+    return finish(b, call, hlo.divide(sums, _parts(b, counts, b.element(x), shape)))
+
+
+@lowering("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
+def avg_pool_backward(b: Builder, call: Call) -> ir.Value:
+    """Every element gets its share from each window it is in: window sums over the spread gradient."""
+    grad, x, kernel, stride, padding, _, include, divisor = call.args
+    element, shape = call.types[0]
+    spatial = 2 if "avg_pool2d" in call.target else 3
+    size, out = shape[-spatial:], b.shape(grad)[-spatial:]
+    kernel = _per_dimension(kernel, spatial)
+    stride = _per_dimension(stride or kernel, spatial)
+    padding = _per_dimension(padding, spatial)
+    lead = len(shape) - spatial
+    grad = b.convert(grad, wide(element))
+    parts = _parts(b, _counts(size, out, kernel, stride, padding, include, divisor), b.element(grad), b.shape(grad))
+    low = [k - 1 - p for k, p in zip(kernel, padding, strict=True)]
+    high = [
+        n + k - 1 - front - (o - 1) * s - 1 for n, k, front, o, s in zip(size, kernel, low, out, stride, strict=True)
+    ]
+    zero = b.splat(0, b.element(grad))
+    edges = ([0] * lead + low, [0] * lead + high, [0] * lead + [s - 1 for s in stride])
+    spread = hlo.pad(hlo.divide(grad, parts), zero, *edges)
+    return finish(b, call, _window_sums(b, spread, [1] * lead + kernel, [1] * len(shape), shape))
+
+
+def _window_sums(b: Builder, x: ir.Value, kernel: list[int], stride: list[int], shape: tuple[int, ...]) -> ir.Value:
+    zero = b.splat(0, b.element(x))
+    op = hlo.ReduceWindowOp([b.tensor(b.element(x), shape)], [x], [zero], kernel, window_strides=stride)
+    b.region(op, [zero.type] * 2, lambda a, e: hlo.add(a, e))
+    return op.results[0]
+
+
+def _counts(
+    size: Sequence[int],
+    out: Sequence[int],
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    include: bool,
+    divisor: int | None,
+) -> np.ndarray:
+    """How many elements PyTorch counts in each window."""
+    if divisor is not None:
+        return np.full(out, float(divisor))
     counts = np.ones(out)
-    for d in range(spatial):
+    for d in range(len(kernel)):
         start = np.arange(out[d]) * stride[d] - padding[d]
         stop = np.minimum(start + kernel[d], size[d] + padding[d])
         if not include:
             start, stop = np.maximum(start, 0), np.minimum(stop, size[d])
-        counts *= (stop - start).reshape([-1 if i == d else 1 for i in range(spatial)])
-    if divisor is not None:
-        counts = np.full(out, float(divisor))
+        counts *= (stop - start).reshape([-1 if i == d else 1 for i in range(len(kernel))])
+    return counts
+
+
+def _parts(b: Builder, counts: np.ndarray, element: str, shape: tuple[int, ...]) -> ir.Value:
+    """Static divisors as a value: one number where all are equal."""
     if np.all(counts == counts.flat[0]):
-        parts = b.splat(float(counts.flat[0]), b.element(x), shape)
-    else:
-        parts = b.broadcast(b.convert(b.literal(counts, "f64"), b.element(x)), shape)
-    return finish(b, call, hlo.divide(op.results[0], parts))
+        return b.splat(float(counts.flat[0]), element, shape)
+    return b.broadcast(b.convert(b.literal(counts.astype("float32"), "f32"), element), shape)

@@ -14,7 +14,16 @@ from jaxlib.mlir import ir
 from compiler.lowering.builder import Builder
 from compiler.lowering.registry import Call, Rule, lowering
 
-_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8E4M3FN": 8, "f8E5M2": 8, "complex<f32>": 32, "complex<f64>": 64}
+_BITS = {
+    "f64": 64,
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "f8E4M3FN": 8,
+    "f8E5M2": 8,
+    "complex<f32>": 32,
+    "complex<f64>": 64,
+}
 _SIGNED = ("i8", "i16", "i32", "i64")
 
 Operand = ir.Value | int | float | bool | complex

@@ -79,7 +79,11 @@ def variance(
     """Two passes: the mean, then the mean square distance from it. Gives (variance, mean)."""
     mean = average(b, x, dims, keep=True)
     gap = hlo.subtract(x, b.broadcast(mean, b.shape(x)))
-    square = hlo.real(hlo.multiply(gap, hlo.complex(hlo.real(gap), hlo.negate(hlo.imag(gap))))) if kind(b, x) == 3 else hlo.multiply(gap, gap)
+    square = (
+        hlo.real(hlo.multiply(gap, hlo.complex(hlo.real(gap), hlo.negate(hlo.imag(gap)))))
+        if kind(b, x) == 3
+        else hlo.multiply(gap, gap)
+    )
     total = add_up(b, square, dims, keep)
     spread = hlo.divide(total, like(b, max(count(b, x, dims) - correction, 0), total))
     return spread, mean if keep else b.reshape(mean, b.shape(spread))
@@ -238,5 +242,3 @@ def logsumexp(b: Builder, call: Call) -> ir.Value:
     finite = hlo.select(hlo.is_finite(peak), peak, like(b, 0, peak))
     shifted = hlo.exponential(hlo.subtract(x, b.broadcast(finite, b.shape(x))))
     return _shaped(b, call, hlo.add(hlo.log(add_up(b, shifted, dims, keep=True)), finite))
-
-

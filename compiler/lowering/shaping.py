@@ -94,7 +94,9 @@ def permute(b: Builder, call: Call) -> ir.Value:
     return b.transpose(call.args[0], [axis(d, len(call.args[1])) for d in call.args[1]])
 
 
-@lowering("aten.transpose.int", "aten.transpose_copy.int", "aten.t.default", "aten.t_copy.default", "aten.numpy_T.default")
+@lowering(
+    "aten.transpose.int", "aten.transpose_copy.int", "aten.t.default", "aten.t_copy.default", "aten.numpy_T.default"
+)
 def transpose(b: Builder, call: Call) -> ir.Value:
     rank = len(b.shape(call.args[0]))
     order = list(range(rank))
@@ -236,8 +238,7 @@ def broadcast_all(b: Builder, call: Call) -> list[ir.Value]:
     if call.target == "aten.meshgrid.default":
         rank = len(values)
         values = [
-            b.reshape(v, tuple(math.prod(b.shape(v)) if i == j else 1 for j in range(rank))) for i, v in enumerate(values)
+            b.reshape(v, tuple(math.prod(b.shape(v)) if i == j else 1 for j in range(rank)))
+            for i, v in enumerate(values)
         ]
     return [finish(b, call, value, i) for i, value in enumerate(values)]
-
-

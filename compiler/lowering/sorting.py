@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from jaxlib.mlir import ir
@@ -94,6 +95,19 @@ def kth_value(b: Builder, call: Call) -> list[ir.Value]:
     return [_stored(b, call, value, i) for i, value in enumerate(picked)]
 
 
+@lowering("aten.median.default")
+def median(b: Builder, call: Call) -> ir.Value:
+    """The lower median of all elements; NaN when there is one."""
+    x = b.reshape(call.args[0], (math.prod(b.shape(call.args[0])),))
+    values, _ = sorted_with_positions(b, x, 0, False)
+    size = b.shape(x)[0]
+    found = cut(b, values, 0, (size - 1) // 2, (size + 1) // 2)
+    if kind(b, x) == 2:
+        last = cut(b, values, 0, size - 1, size)
+        found = hlo.select(is_nan(b, last), last, found)
+    return _stored(b, call, found)
+
+
 # -- positions of extremes ---------------------------------------------------------------------
 
 
@@ -111,10 +125,7 @@ def extreme_position(b: Builder, x: ir.Value, dim: int, largest: bool) -> ir.Val
 def _position(b: Builder, call: Call, largest: bool) -> ir.Value:
     x, dim = call.args[0], call.arg(1, "dim")
     if dim is None:
-        numel = 1
-        for size in b.shape(x):
-            numel *= size
-        x, dim = b.reshape(x, (numel,)), 0
+        x, dim = b.reshape(x, (math.prod(b.shape(x)),)), 0
     x = _vector(b, x)
     return _stored(b, call, extreme_position(b, x, axis(dim, len(b.shape(x))), largest))
 
@@ -228,4 +239,3 @@ def search_sorted(b: Builder, call: Call) -> ir.Value:
     if kind(b, value) == 2:
         passed = hlo.or_(passed, is_nan(b, value))
     return finish(b, call, add_up(b, b.convert(passed, "i32"), (len(shape) - 1,)))
-

@@ -167,9 +167,7 @@ def conflicts(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
     for span in sorted(spans):
         active = [other for other in active if other.end > span.start]
         found += [
-            (other, span)
-            for other in active
-            if other.parameter != span.parameter and (other.written or span.written)
+            (other, span) for other in active if other.parameter != span.parameter and (other.written or span.written)
         ]
         active.append(span)
     return found

@@ -59,6 +59,13 @@ class FunctionState:
         kind = cast(MemRefType[Attribute], handle.type)
         return self.state(handle).key(element_name(kind.element_type), geometry(kind), lazy_bits(kind))
 
+    def window(self, handle: SSAValue) -> Geometry:
+        """The window as the caller sees it: with the strides of dimensions of size one and of empty tensors."""
+        kind = cast(MemRefType[Attribute], handle.type)
+        sizes, strides, offset = geometry(kind)
+        start = self.place(handle).memory.start // ELEMENTS[element_name(kind.element_type)][1]
+        return Geometry(sizes, strides, 0 if 0 in sizes else offset - start)
+
     def read(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
         return self.state(handle).read(self.key(handle), emitter)
 
@@ -167,6 +174,8 @@ class CallBecomesValueCall(RewritePattern):
         pointwise = op.pointwise is not None
         for number in writes:
             key = self.state.key(op.args[number])
+            if 0 in key.window.sizes:
+                continue
             bytes_, memory = _region(key), self.state.place(op.args[number]).memory
             if number in reads or not _uniform(op, reads):
                 if self_overlaps(bytes_) is not False:
@@ -231,19 +240,19 @@ class ReturnGivesResults(RewritePattern):
         number_of: dict[int, int] = {}
         first: dict[SSAValue, int] = {}
         for number, handle in enumerate(op.arguments):
-            place, key = state.place(handle), state.key(handle)
+            place, key, window = state.place(handle), state.key(handle), state.window(handle)
             if place.argument >= 0 and place.origin is state.arguments[place.argument]:
                 state.plan.append(OutputSource("argument", place.argument))
             elif place.origin in first:
                 state.plan.append(OutputSource("output", first[place.origin]))
             elif place.argument >= 0:
-                state.plan.append(OutputSource("argument_view", place.argument, key.element, key.window, key.lazy))
+                state.plan.append(OutputSource("argument_view", place.argument, key.element, window, key.lazy))
             else:
                 if id(place.memory) not in number_of:
                     number_of[id(place.memory)] = len(results)
                     results.append(state.state(handle).final(emitter))
                 state.plan.append(
-                    OutputSource("result", number_of[id(place.memory)], key.element, key.window, key.lazy)
+                    OutputSource("result", number_of[id(place.memory)], key.element, window, key.lazy)
                 )
             first.setdefault(place.origin, number)
         for memory in state.memories.parameters:
@@ -339,8 +348,8 @@ def _bindings(function: FuncOp, state: FunctionState, numbers: dict[int, int]) -
                 kind.data if isinstance(kind, StringAttr) else "input",
                 numbers.get(id(memory), -1),
                 key.element,
-                key.window,
-                memory.written,
+                state.window(handle),
+                memory.written and id(memory) in numbers,
                 key.lazy,
             )
         )

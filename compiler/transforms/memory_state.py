@@ -78,7 +78,7 @@ class Emitter:
         return self.emit(InsertOp, operands, [kind], {"window": window_attribute(window)}).results[0]
 
     def reinterpret(self, value: SSAValue, element: str) -> SSAValue:
-        """The same bytes as `element`; flattens first where the last dimension does not divide."""
+        """The same bytes as `element`; flattens where the last dimension does not divide, and pads where the whole does not."""
         source = element_of(value)
         if source == element:
             return value
@@ -87,6 +87,9 @@ class Emitter:
             if not dims or dims[-1] * before % after:
                 dims = (math.prod(dims),)
                 value = self.extract(value, Geometry(dims, (1,), 0))
+            if dims[-1] * before % after:
+                padded = (-(-dims[0] * before // after) * after // before,)
+                value, dims = self.insert(value, None, Geometry(dims, (1,), 0), padded), padded
             dims = (*dims[:-1], dims[-1] * before // after)
         return self.emit(ReinterpretOp, [value], [value_type(element, dims)]).results[0]
 

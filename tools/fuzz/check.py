@@ -42,6 +42,8 @@ def check(program: Program, mode: Mode) -> Verdict:
             if found and not program.order_dependent:
                 return Verdict("wrong", f"call {number + 1}: {_general(found[0])}", f"call {number + 1}: " + "\n".join(found))
     except CompileError as error:
+        if program.order_dependent:
+            return Verdict("agreed", "refused, as it should be")
         return Verdict("refused", _general(str(error.message)), str(error))
     except AssertionError as error:
         return Verdict("wrong", _general(str(error)) or "an assertion", traceback.format_exc())

@@ -179,7 +179,7 @@ def _order_dependence(func: Any, written: list[torch.Tensor], read: list[torch.T
             if not len(np.intersect1d(offsets(other), offsets(target))):
                 continue
             is_read = any(other is t for t in read)
-            if not is_read and name.startswith(("_foreach", "fill_list_")):
+            if not is_read and name.startswith("_foreach"):
                 continue  # lists are processed one element after the other
             if is_read and _view_key(other) == _view_key(target) and (torch.Tag.pointwise in func.tags or name == "copy_"):
                 continue

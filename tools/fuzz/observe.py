@@ -29,7 +29,8 @@ class Observation:
     Attributes:
         structure: of the result, with `*` for a tensor.
         memory: the bytes of every argument's storage.
-        bumped: arguments whose version counter rose.
+        bumped: arguments with elements whose version counter rose.
+        storages: which arguments have a storage in common: a number for each.
         sharing: (output, "argument" or "output", number, relation).
     """
 
@@ -38,6 +39,7 @@ class Observation:
     arguments: tuple[Seen, ...]
     memory: tuple[bytes, ...]
     bumped: tuple[int, ...]
+    storages: tuple[int, ...]
     sharing: frozenset[tuple[int, str, int, str]]
 
     def differences(self, other: Observation) -> list[str]:
@@ -54,8 +56,12 @@ class Observation:
         for number, (right, got) in enumerate(zip(self.memory, other.memory, strict=True)):
             if right != got and not any(d.startswith("argument") for d in found):
                 found.append(f"memory of argument {number} outside it has changed")
-        if self.bumped != other.bumped:
-            found.append(f"versions of arguments {other.bumped} are bumped, should be {self.bumped}")
+        if missing := set(self.bumped) - set(other.bumped):
+            found.append(f"versions of arguments {sorted(missing)} are not bumped")
+        # An argument whose memory was written through another one may say so, which eager does not.
+        written = {self.storages[k] for k in self.bumped}
+        if extra := {k for k in set(other.bumped) - set(self.bumped) if self.storages[k] not in written}:
+            found.append(f"versions of arguments {sorted(extra)} are bumped, and nobody wrote them")
         for output, kind, number, relation in sorted(self.sharing - other.sharing):
             found.append(f"output {output} should be {relation} of {kind} {number}")
         for output, kind, number, relation in sorted(other.sharing - self.sharing):
@@ -78,13 +84,15 @@ def observe(function: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> 
         for kind, k, other in others:
             if found := relation(output, other):
                 sharing.add((number, kind, k, found))
+    numbers: dict[int, int] = {}
     after = [_form(a) for a in arguments]
     return Observation(
         _structure(result),
         tuple(_seen(o) for o in outputs),
         tuple(Seen((f, a) if f != a else f, *_values(w)) for f, a, w in zip(forms, after, windows, strict=True)),
         tuple(bytes_of_storage(a) for a in arguments),
-        tuple(k for k, (a, v) in enumerate(zip(arguments, versions, strict=True)) if a._version != v),
+        tuple(k for k, (a, v) in enumerate(zip(arguments, versions, strict=True)) if a._version != v and a.numel()),
+        tuple(numbers.setdefault(a.untyped_storage()._cdata, len(numbers)) for a in arguments),
         frozenset(sharing),
     )
 
@@ -107,7 +115,9 @@ def bytes_of_storage(tensor: torch.Tensor) -> bytes:
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     bits = tuple(name for name, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
-    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), *bits
+    # Strides of unit dimensions and of empty tensors say nothing; PyTorch's kernels and shape functions differ in them.
+    strides = tuple(s for s, n in zip(tensor.stride(), tensor.shape) if n != 1) if tensor.numel() else ()
+    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), strides, *bits
 
 
 def _seen(tensor: torch.Tensor) -> Seen:

@@ -260,7 +260,8 @@ def out_variant(d: Draft) -> Proposal | None:
         whole = d.pick(lambda o: o.dim() == t.dim() + 1 and o.shape[1:] == t.shape and o.dtype == t.dtype)
         if whole:
             return "torch.sum({1}, 0, dtype={1}.dtype, out={0})", (name, whole), _kept(d)
-    return d.rng.choice(("torch.neg({1}, out={0})", "torch.abs({1}, out={0})")), (name, same), _kept(d)
+    texts = ["torch.neg({1}, out={0})"] + ["torch.abs({1}, out={0})"] * (not t.dtype.is_complex)
+    return d.rng.choice(texts), (name, same), _kept(d)
 
 
 @_write
@@ -296,9 +297,10 @@ def swap(d: Draft) -> Proposal | None:
 
 @_write
 def in_place_shape(d: Draft) -> Proposal | None:
-    """Operators that change a handle's own geometry. Arguments keep theirs: that is no write to memory."""
-    name = d.pick(lambda t: t.dim() == 2)
-    if not name or any(d.names[name] is d.names[a] for a in d.program.parameters) or d.rng.random() < 0.7:
+    """Operators that change a handle's own geometry. Arguments keep theirs, and their version, which these would raise."""
+    given = {d.names[a].untyped_storage()._cdata for a in d.program.parameters}
+    name = d.pick(lambda t: t.dim() == 2 and t.untyped_storage()._cdata not in given)
+    if not name or d.rng.random() < 0.5:
         return None
     return d.rng.choice(("{0}.t_()", "{0}.unsqueeze_(0)", "{0}.transpose_(0, 1)")), (name,), 0
 

@@ -1,0 +1,133 @@
+"""Which copies of a function go: the largest choice in which every read, result and argument is as before.
+
+Conflicts are found as they come up: choose the lightest set of copies to keep under the clauses known, look what is in
+conflict then, add those clauses, and so on until nothing is. Every clause holds in any right answer, so the first
+choice without conflict is a best one, within the bounds that `selection` states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.dialects.func import FuncOp
+
+from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
+from compiler.analysis.conflicts import Conflict, Judge
+from compiler.analysis.copies import Eligible, find_copies
+from compiler.analysis.interference import Copy, Interference, touches
+from compiler.analysis.selection import Clause, choose, satisfied
+from compiler.remarks import Remark, site
+from dialects.alias import DONATED
+from dialects.alias import Root as RootAttr
+from dialects.fx import CallOp
+
+Objective = Literal["bytes", "count"]
+
+
+@dataclass(frozen=True)
+class ClonePlan:
+    """The copies that go, and a remark for each that stays, both in program order."""
+
+    analysis: AliasAnalysis
+    removed: tuple[Copy, ...]
+    kept: tuple[tuple[CallOp, Remark], ...]
+
+
+def plan_clones(
+    function: FuncOp, objective: Objective = "bytes", eligible: Eligible = lambda op, source, result: True
+) -> ClonePlan:
+    """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
+    fills of fresh memory by `copy_` count by their bytes only)."""
+    analysis = AliasAnalysis(function)
+    copies, refusals = find_copies(analysis, eligible)
+    reasons: dict[CallOp, Remark] = {}
+    for refusal in refusals:
+        reasons[refusal.op] = Remark(site(refusal.op), 0, refusal.reason)
+    order = _weights(copies, objective)
+    kept, conflicts = _settle(analysis, copies, order, reasons)
+    for copy in copies:
+        if copy.number in kept and copy.op not in reasons:
+            reasons[copy.op] = _remark(copy, conflicts)
+    removed = tuple(copy for copy in copies if copy.op not in reasons)
+    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
+    return ClonePlan(analysis, removed, stays)
+
+
+def _weights(copies: list[Copy], objective: Objective) -> list[int]:
+    total = sum(copy.bytes for copy in copies) + 1
+    if objective == "bytes":
+        return [copy.bytes * (len(copies) + 1) + 1 for copy in copies]
+    return [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+
+
+def _settle(
+    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[CallOp, Remark]
+) -> tuple[frozenset[int], list[Conflict]]:
+    """The copies to keep, and the conflicts that say why. Copies that layout alone decides get their reason at once."""
+    given, donated, protected = _argument_roots(analysis)
+    while True:
+        interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
+        for number, reason in interference.refused.items():
+            reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
+        judge = Judge(interference, protected, given, donated)
+        conflicts = list(judge.layout_conflicts())
+        alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
+        for conflict in alone:
+            copy = copies[next(iter(conflict.clause.keep))]
+            reasons.setdefault(copy.op, _remark(copy, [conflict]))
+        if not alone:
+            break
+    clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
+    kept = choose(weights, clauses)
+    stale = list(interference.classes)
+    before: dict[int, frozenset[int]] = {}
+    while stale:
+        fresh = [c for one in stale for c in judge.conflicts(one, kept)]
+        fresh = [c for c in fresh if not satisfied(c.clause, kept)]
+        for conflict in fresh:
+            clauses.setdefault(conflict.clause, conflict)
+        before.update((id(one), _of(one.copies, kept)) for one in stale)
+        kept = choose(weights, clauses) if fresh else kept
+        stale = [one for one in interference.classes if before[id(one)] != _of(one.copies, kept)]
+    return kept, list(clauses.values())
+
+
+def _of(copies: list[Copy], kept: frozenset[int]) -> frozenset[int]:
+    return frozenset(copy.number for copy in copies if copy.number in kept)
+
+
+def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset[Root], frozenset[Root]]:
+    """Roots the caller knows, those of them that are donated, and those whose final contents the caller sees."""
+    attributes = argument_attributes(analysis.function)
+    owned: dict[int, list[bool]] = {}
+    for attribute in attributes:
+        root = attribute.get("alias.root")
+        if isinstance(root, RootAttr):
+            owned.setdefault(root.data.id, []).append(DONATED in attribute)
+    donated = frozenset(Root("root", number) for number, given_up in owned.items() if all(given_up))
+    given = frozenset(root for root in analysis.origins if root.kind != "fresh")
+    written = {t.root for op in analysis.function.body.block.ops for t in touches(op, analysis) if t.writes}
+    return given, donated, frozenset(root for root in given if root not in donated or root in written)
+
+
+def _remark(copy: Copy, conflicts: list[Conflict]) -> Remark:
+    """The remark for a copy that stays: the conflict with the fewest other ways out."""
+    mine = [c for c in conflicts if copy.number in c.clause.keep]
+    conflict = min(mine, key=lambda c: len(c.clause.keep))
+    reader = None if conflict.reader is None else site(conflict.reader)
+    writer = None if conflict.writer is None else site(conflict.writer)
+    match conflict.kind:
+        case "read":
+            reason = f"{reader} would read what {writer} wrote"
+        case "value":
+            reason = f"a result would hold what {writer} wrote"
+        case "argument":
+            reason = f"{conflict.detail} would end up with what {writer} wrote"
+        case "operands":
+            reason = f"{writer} would write memory that is another operand of it"
+        case "layout":
+            reason = f"{reader}: {conflict.detail}" if conflict.reader is not None else conflict.detail
+        case _:
+            reason = conflict.detail
+    return Remark(site(copy.op), copy.bytes, reason, reader, writer)

@@ -1,0 +1,347 @@
+"""What stands against removing copies: reads of wrong values, memory shared by results, strides that show.
+
+Two states run through the program for each atom of a class: the value a root holds as the program is written (`own`: the
+number of the write that it comes from), and the one that joined memory holds (`joined`). A read where they differ
+is a conflict between the reader and the last writer, and it stays one in any choice of copies that joins the two.
+So conflicts are clauses over copies that hold whatever else is decided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from compiler.analysis.alias import Root, argument_attributes
+from compiler.analysis.interference import Atoms, Class, Copy, Interference, Touch, count, element_size, listed, within
+from compiler.analysis.layout import same_strides
+from compiler.analysis.regions import self_overlaps
+from compiler.analysis.selection import Clause
+from dialects.alias import ELEMENTWISE
+from dialects.fx import CallOp
+from dialects.types import Geometry
+
+OVERWRITING = frozenset({"aten.copy_.default"})
+"""Operators whose written operand ends up with the elements of the other operand, index by index."""
+
+POSITIONED = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten._reshape_alias.default"})
+"""Views whose strides or position are arguments, not counted from the operand's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conflict:
+    """Why copies cannot all go: `clause`, and what it protects.
+
+    kind "read": `reader` would see what `writer` wrote. "value": so would a result. "operands": `writer` writes memory that it also gets as another
+    operand. "argument": the caller would find in argument memory what `writer` wrote. "result": results, or a result and
+    an argument, would share memory. "layout": `reader` can see strides, which would change.
+    """
+
+    kind: str
+    clause: Clause
+    reader: Operation | None
+    writer: Operation | None
+    detail: str
+
+
+class Judge:
+    """Finds the conflicts of the classes of one function.
+
+    Args:
+        interference: the classes.
+        protected: roots whose final contents the caller can see.
+        given: roots of arguments and constants: no result may come to share memory with them,
+            except one with each root in `donated`.
+    """
+
+    def __init__(
+        self, interference: Interference, protected: frozenset[Root], given: frozenset[Root], donated: frozenset[Root]
+    ):
+        self.interference = interference
+        self.protected, self.given, self.donated = protected, given, donated
+        self.analysis = interference.analysis
+
+    # -- values --------------------------------------------------------------------------------
+
+    def conflicts(self, one: Class, kept: frozenset[int]) -> list[Conflict]:
+        """The conflicts that are left in a class when exactly the copies of `kept` stay."""
+        return _Run(self, one, kept).conflicts()
+
+    # -- layout --------------------------------------------------------------------------------
+
+    def layout_conflicts(self) -> Iterator[Conflict]:
+        """Where other strides, or another position in memory, would show."""
+        for op in self.analysis.function.body.block.ops:
+            for number, handle in enumerate(op.operands):
+                where = self.analysis.locations.get(handle)
+                if where is None:
+                    continue
+                for root in where.roots:
+                    if root in self.interference.above:
+                        yield from self._seen(op, number, handle, root)
+
+    def _seen(self, op: Operation, number: int, handle: SSAValue, root: Root) -> Iterator[Conflict]:
+        if self.interference.made.get(op) is self.interference.above[root]:
+            return  # the copy itself goes with its memory
+        exact = isinstance(op, ReturnOp)
+        path = self._strided(root, exact)
+        if path:
+            remove = frozenset[int]()
+            reason = "the strides of a result" if exact else self._reads_layout(op, number, handle, root)
+            if reason and not exact and (copy := self.interference.made.get(op)) is not None:
+                remove = frozenset({copy.number})
+            if reason:
+                yield Conflict("layout", Clause(path, remove), op, None, reason)
+        elif isinstance(op, CallOp) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
+            yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
+        if isinstance(op, CallOp):
+            for alias, result in zip(op.aliases.data, op.outs, strict=True):
+                if alias.kind == "view" and alias.operand == number:
+                    size = element_size(result)
+                    if size > element_size(handle) and (path := self._moved(root, size)):
+                        yield Conflict("layout", Clause(path), op, None, f"it needs memory aligned to {size} bytes")
+
+    def _reads_layout(self, op: Operation, number: int, handle: SSAValue, root: Root) -> str:
+        """How the op can see the strides of its operand, or "" when it cannot."""
+        if not isinstance(op, CallOp) or op.effects.data is None:
+            return "it may look at strides"
+        if not op.target.data.startswith("aten."):
+            return "it may look at raw memory"
+        reads, writes = op.effects.reads() or (), op.effects.writes() or ()
+        viewed = False
+        for alias, result in zip(op.aliases.data, op.outs, strict=True):
+            if alias.kind in ("same", "view") and alias.operand == number:
+                viewed = True
+                if op.target.data in POSITIONED or not self.interference.expressible(result, root):
+                    return "its view needs the strides of the copy"
+            elif alias.kind == "may" and alias.operand in (number, -1):
+                return "it may return its operand"
+            elif alias.kind == "fresh" and self._layout_shows(result, 8):
+                return "the strides of its result follow"
+        if number not in (*reads, *writes) and not viewed:
+            return "it asks for sizes or strides"
+        if number in writes:
+            covered = self.interference.placed(Touch(root, handle, False, True, False))
+            if covered is None or self_overlaps(covered) is not False:
+                return "it would write one element twice"
+        return ""
+
+    def _layout_shows(self, result: SSAValue, depth: int) -> bool:
+        """Whether anything may depend on how fresh memory is laid out."""
+        where = self.analysis.locations.get(result)
+        if where is None or sum(size > 1 for size in where.window.sizes) <= 1:
+            return False
+        for use in result.uses:
+            op = use.operation
+            if depth == 0 or not isinstance(op, CallOp) or op.effects.data is None:
+                return True
+            if not op.target.data.startswith("aten.") or use.index not in (op.effects.reads() or ()):
+                return True
+            if any(alias.kind != "fresh" and alias.operand in (use.index, -1) for alias in op.aliases.data):
+                return True
+            if any(self._layout_shows(out, depth - 1) for out in op.outs):
+                return True
+        return False
+
+    def _strided(self, root: Root, exactly: bool) -> frozenset[int]:
+        """The copies that, all removed, give handles of this root other strides; empty if none does.
+
+        `exactly` counts the strides of dimensions of size 1 too.
+        """
+        found: list[int] = []
+        copy = self.interference.above.get(root)
+        while copy is not None:
+            found.append(copy.number)
+            own, source = self._windows(copy)
+            if own.strides != source.strides if exactly else not same_strides(own, source):
+                return frozenset(found)
+            copy = self.interference.above.get(copy.parent)
+        return frozenset()
+
+    def _moved(self, root: Root, modulus: int) -> frozenset[int]:
+        """The copies that, all removed, move the root by bytes that `modulus` does not divide (0: that are not none)."""
+        found: list[int] = []
+        copy = self.interference.above.get(root)
+        while copy is not None:
+            found.append(copy.number)
+            own, source = self._windows(copy)
+            distance = (source.offset - own.offset) * element_size(copy.source)
+            if distance % modulus if modulus else distance or copy.parent.kind != "fresh":
+                return frozenset(found)
+            copy = self.interference.above.get(copy.parent)
+        return frozenset()
+
+    def _windows(self, copy: Copy) -> tuple[Geometry, Geometry]:
+        return self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
+
+
+class _Run:
+    """One run through a class: what its roots hold, and what the joined memory holds."""
+
+    def __init__(self, judge: Judge, one: Class, kept: frozenset[int]):
+        self.judge, self.one, self.kept = judge, one, kept
+        self.tree = judge.interference
+        self.top: dict[Root, Root] = {one.base: one.base}
+        for copy in one.copies:
+            self.top[copy.child] = copy.child if copy.number in kept else self.top[copy.parent]
+        self.joint = {top for top, roots in Counter(self.top.values()).items() if roots > 1}
+        self.own: dict[Root, np.ndarray] = {one.base: np.zeros(one.size, np.int64)}
+        self.joined: dict[Root, np.ndarray] = {}
+        self.writer: dict[Root, np.ndarray] = {}
+        self.writes: list[tuple[Operation, Root]] = []
+        self.found: dict[tuple[str, Clause], Conflict] = {}
+        self._open(one.base)
+
+    def _open(self, root: Root) -> None:
+        if self.top[root] is root and root in self.joint:
+            self.joined[root] = self.own[root].copy()
+            self.writer[root] = np.full(len(self.own[root]), -1, np.int64)
+
+    def conflicts(self) -> list[Conflict]:
+        for _, op, copy, touched in self.one.steps:
+            if copy is not None:
+                self._copy(copy)
+                continue
+            for touch in touched:
+                if touch.reads or touch.partial:
+                    self._read(touch.root, self._atoms(touch), op)
+            if len(touched) > 1:
+                self._operands(op, touched)
+            for touch in touched:
+                if touch.writes:
+                    self._write(op, touch, touched)
+        base = self.one.base
+        if base in self.judge.protected:
+            self._read(base, slice(0, self.one.size), None, "argument", detail=self._name(base))
+        self._results()
+        return list(self.found.values())
+
+    def _atoms(self, touch: Touch) -> Atoms:
+        return self.one.places[touch.root, touch.handle]
+
+    def _add(self, kind: str, clause: Clause, reader: Operation | None, writer: Operation | None, detail: str = "") -> None:
+        self.found.setdefault((kind, clause), Conflict(kind, clause, reader, writer, detail))
+
+    def _name(self, root: Root) -> str:
+        """The argument or constant as the user knows it."""
+        value = self.judge.analysis.origins[root]
+        if isinstance(value, BlockArgument):
+            name = argument_attributes(self.judge.analysis.function)[value.index].get("fx.name")
+            return f"argument {name.data if isinstance(name, StringAttr) else value.name_hint or value.index}"
+        return "a constant"
+
+    def _copy(self, copy: Copy) -> None:
+        atoms = self.one.area[copy.child]
+        if copy.number in self.kept:
+            self._read(copy.parent, atoms, copy.op, remove=frozenset({copy.number}))
+        values = self.own[copy.parent][within(self.one.area[copy.parent], atoms)]
+        self.own[copy.child] = values.copy() if isinstance(atoms, slice) else values
+        self._open(copy.child)
+
+    def _read(
+        self,
+        root: Root,
+        atoms: Atoms,
+        reader: Operation | None,
+        kind: str = "read",
+        remove: frozenset[int] = frozenset(),
+        detail: str = "",
+    ) -> None:
+        top = self.top[root]
+        if top not in self.joint:
+            return
+        place = within(self.one.area[top], atoms)
+        wrong = self.own[root][within(self.one.area[root], atoms)] != self.joined[top][place]
+        if wrong.any():
+            for number in np.unique(self.writer[top][place][wrong]):
+                writer, other = self.writes[number]
+                self._add(kind, Clause(self.tree.path(root, other), remove), reader, writer, detail)
+
+    def _write(self, op: Operation, touch: Touch, touched: list[Touch]) -> None:
+        self.writes.append((op, touch.root))
+        atoms = self._atoms(touch)
+        values = self._moved_values(op, touch, touched)
+        number = len(self.writes)
+        self.own[touch.root][within(self.one.area[touch.root], atoms)] = number if values is None else values
+        top = self.top[touch.root]
+        if top in self.joint:
+            place = within(self.one.area[top], atoms)
+            self.joined[top][place] = number if values is None else values
+            self.writer[top][place] = number - 1
+
+    def _moved_values(self, op: Operation, touch: Touch, touched: list[Touch]) -> np.ndarray | None:
+        """The values that a `copy_` moves to the same bytes of joined memory: those of its source, not new ones."""
+        if not isinstance(op, CallOp) or op.target.data not in OVERWRITING or len(op.args) < 2:
+            return None
+        source = next((t for t in touched if t.handle is op.args[1]), None)
+        if source is None or touch.handle is not op.args[0] or self._window(touch) != self._window(source):
+            return None
+        return self.own[source.root][within(self.one.area[source.root], self._atoms(source))]
+
+    def _window(self, touch: Touch) -> tuple[object, ...] | None:
+        """Where and how the touched handle would walk the topmost root."""
+        if touch.handle is None:
+            return None
+        where = self.judge.analysis.location(touch.handle)
+        window = self.tree.above_all(touch.root, where.window, element_size(touch.handle))
+        if window is None:
+            return None
+        walked = tuple(0 if n == 1 else s for n, s in zip(window.sizes, window.strides, strict=True))
+        return where.element, where.lazy, window.sizes, walked, window.offset
+
+    def _operands(self, op: Operation, touched: list[Touch]) -> None:
+        """An op that writes memory must not get it as another operand, unless it goes element by element."""
+        for i, first in enumerate(touched):
+            for second in touched[i + 1 :]:
+                if not (first.writes or second.writes) or first.root == second.root:
+                    continue
+                if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
+                    continue
+                if not (first.writes and second.writes) and ELEMENTWISE in op.attributes:
+                    if (window := self._window(first)) is not None and window == self._window(second):
+                        continue
+                self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
+
+    def _meet(self, first: Touch, second: Touch) -> bool:
+        a, b = self._atoms(first), self._atoms(second)
+        if isinstance(a, slice) and isinstance(b, slice):
+            return a.start < b.stop and b.start < a.stop and count(a) > 0 and count(b) > 0
+        return len(np.intersect1d(listed(a), listed(b), assume_unique=True)) > 0
+
+    def _results(self) -> None:
+        base = self.one.base
+        owner: dict[Root, np.ndarray] = {}
+        nothing: dict[Root, set[int]] = {}
+        numbers = {root: number for number, root in enumerate(self.one.roots)}
+        backed: Root | None = None
+        taken = base in self.judge.protected or any(touch.root == base for touch in self.one.results)
+        for touch in self.one.results:
+            atoms, root, top = self._atoms(touch), touch.root, self.top[touch.root]
+            if top not in self.joint:
+                continue
+            self._read(root, atoms, None, "value")
+            if top is base and root != base and base in self.judge.given:
+                path = self.tree.path(root, base)
+                if base not in self.judge.donated or taken:
+                    self._add("result", Clause(path), None, None, f"a result would share memory with {self._name(base)}")
+                elif backed is not None:
+                    both = path | self.tree.path(backed, base)
+                    self._add("result", Clause(both), None, None, f"two results would live in {self._name(base)}")
+                backed = backed or root
+            owners = owner.setdefault(top, np.full(count(self.one.area[top]), -1, np.int64))
+            place = within(self.one.area[top], atoms)
+            number = numbers[root]
+            others = {int(other) for other in np.unique(owners[place])} - {-1, number}
+            if count(atoms) == 0:  # nothing to share, but they could become one object
+                others = nothing.setdefault(top, set())
+            for other in others - {number}:
+                path = self.tree.path(root, self.one.roots[other])
+                self._add("result", Clause(path), None, None, "two results would share memory")
+            if count(atoms) == 0:
+                others.add(number)
+            owners[place] = number

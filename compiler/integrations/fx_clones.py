@@ -1,0 +1,187 @@
+"""Clone elimination on a caller's FX graph: nodes that need not be are gone, nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from xdsl.ir import Operation, SSAValue
+
+from compiler.analysis.clone_plan import Objective, plan_clones
+from compiler.analysis.interference import Copy
+from compiler.analysis.layout import same_strides
+from compiler.errors import CompileError
+from compiler.frontend.forms import Handle
+from compiler.frontend.sources import node_source
+from compiler.integrations.fx_import import METADATA, Imported, import_host_graph
+from compiler.remarks import Remark, Site, render
+from compiler.transforms.eliminate_clones import apply_plan
+from dialects.fx import CallOp
+from dialects.types import geometry
+
+Edit = tuple[tuple[fx.Node, fx.Node], ...]
+
+CLONES: tuple[Any, ...] = (torch.ops.aten.clone.default, torch.ops.aten.clone, torch.clone, "clone")
+"""Targets of nodes that are copies whatever their operand is."""
+
+
+@dataclass(frozen=True)
+class CloneReport:
+    """What happened to the copies of a graph.
+
+    Attributes:
+        removed: names of the nodes that are gone: copies, and stores of a value into its own memory.
+        kept: a remark for each copy that stays.
+        bytes_saved: bytes that the removed copies would have moved.
+    """
+
+    removed: tuple[str, ...]
+    kept: tuple[Remark, ...]
+    bytes_saved: int
+
+    def render(self, form: Literal["text", "json", "yaml"] = "text") -> str:
+        """The remarks, as `compiler-opt --remarks` prints them."""
+        return render(self.kept, form)
+
+
+def eliminate_clones(
+    gm_or_graph: fx.GraphModule | fx.Graph,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    donated: Iterable[int | str | fx.Node] = (),
+    objective: Objective = "bytes",
+) -> CloneReport:
+    """Remove from a graph the copies that nothing can tell from their source.
+
+    Args:
+        gm_or_graph: edited in place.
+        example_inputs: one per placeholder; without them, `meta["val"]` or `meta["example_value"]` of the placeholders.
+        donated: placeholders, by position, name or node, whose memory the caller gives up.
+        objective: save most bytes, or remove most copies.
+    """
+    graph = gm_or_graph.graph if isinstance(gm_or_graph, fx.GraphModule) else gm_or_graph
+    names = _names(graph, donated)
+    try:
+        imported = import_host_graph(graph, example_inputs, names)
+    except CompileError as error:
+        return CloneReport((), tuple(_unjudged(node, error) for node in graph.nodes if node.target in CLONES), 0)
+    plan = plan_clones(imported.function, objective, lambda *copy: _whole(*copy, imported))
+    editor = _Editor(graph, imported)
+    edits = [editor.edit(copy) for copy in plan.removed]
+    outcome = apply_plan(imported.function, plan)
+    for edit in edits:
+        editor.remove(edit)
+    for op in outcome.dropped:
+        node = imported.node_of.get(op)
+        if node is not None and imported.ops_of[node] == [op]:
+            editor.remove(((node, node.all_input_nodes[0]),))
+    editor.finish()
+    if isinstance(gm_or_graph, fx.GraphModule):
+        gm_or_graph.recompile()
+    mine = tuple(remark for op, remark in outcome.kept if op in imported.node_of)
+    return CloneReport(tuple(editor.removed), mine, outcome.bytes_saved)
+
+
+def _names(graph: fx.Graph, donated: Iterable[int | str | fx.Node]) -> list[str]:
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    return [placeholders[d].name if isinstance(d, int) else d if isinstance(d, str) else d.name for d in donated]
+
+
+def _unjudged(node: fx.Node, error: CompileError) -> Remark:
+    return Remark(Site(str(node.target), node.name, str(node_source(node) or "")), 0, error.message)
+
+
+def _whole(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> bool:
+    """Whether removing the op is removing a node, and every user of it would run the same way on its source."""
+    node = imported.node_of.get(op)
+    if node is None or imported.ops_of[node] != [op]:
+        return False
+    maker = result.owner
+    if maker is not op:
+        made = imported.node_of.get(maker) if isinstance(maker, Operation) else None
+        if made is None or imported.ops_of[made] != [maker] or made not in node.all_input_nodes:
+            return False
+    if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
+        return True
+    return _overloads_only(node, imported)
+
+
+def _overloads_only(node: fx.Node, imported: Imported) -> bool:
+    """Whether no user looks at strides to choose what it does, as `contiguous` and `reshape` do."""
+    root = _root(imported.env[node])
+    pending, seen = [node], {node}
+    while pending:
+        for user in pending.pop().users:
+            if user.op != "output" and not (user.op == "call_function" and isinstance(user.target, OpOverload)):
+                return False
+            if user.op != "output" and len(imported.ops_of.get(user, ())) != 1:
+                return False
+            if user not in seen and user.op != "output" and _root(imported.env[user]) is root:
+                seen.add(user)
+                pending.append(user)
+    return True
+
+
+def _root(value: Any) -> Any:
+    roots = [h.root for h in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(h, Handle)]
+    return roots[0] if roots else None
+
+
+class _Editor:
+    """Takes nodes out of a graph, and brings the metadata of what now shares memory up to date."""
+
+    def __init__(self, graph: fx.Graph, imported: Imported):
+        self.graph, self.imported = graph, imported
+        self.removed: list[str] = []
+        self.replaced: dict[fx.Node, fx.Node] = {}
+        self.moved: set[int] = set()
+
+    def edit(self, copy: Copy) -> Edit:
+        """The nodes that go with a copy, in order, each with what takes its place."""
+        node = self.imported.node_of[copy.op]
+        if copy.result.owner is copy.op:
+            return ((node, node.all_input_nodes[0]),)
+        target, source = node.all_input_nodes[:2]
+        return (node, source), (target, source)
+
+    def remove(self, edit: Edit) -> None:
+        for node, replacement in edit:
+            while replacement in self.replaced:
+                replacement = self.replaced[replacement]
+            self.moved.add(id(_root(self.imported.env[node])))
+            node.replace_all_uses_with(replacement)
+            self.replaced[node] = replacement
+            self.graph.erase_node(node)
+            self.removed.append(node.name)
+
+    def finish(self) -> None:
+        """Recompute the metadata of views and in-place results of what is gone."""
+        for node in self.graph.nodes:
+            if node.op in ("call_function", "call_method") and id(_root(self.imported.env.get(node))) in self.moved:
+                for key in METADATA:
+                    if key in node.meta:
+                        node.meta[key] = _evaluated(node, key)
+
+
+def _evaluated(node: fx.Node, key: str) -> Any:
+    """The node's value on the metadata of its operands, or what it was where that is not known."""
+
+    def operand(value: fx.Node) -> Any:
+        known = value.meta[key]
+        return known.detach() if isinstance(known, torch.Tensor) else known
+
+    try:
+        args, kwargs = fx.node.map_arg(node.args, operand), fx.node.map_arg(node.kwargs, operand)
+        fakes = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
+        with torch.no_grad(), fakes[0].fake_mode:
+            if callable(node.target):
+                return node.target(*args, **kwargs)
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    except Exception:  # whatever an operator of a host raises: its metadata stays as it was
+        return node.meta[key]

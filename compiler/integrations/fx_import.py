@@ -1,0 +1,241 @@
+"""A host's FX graph as handles, for analysis: every node is imported, one that cannot be is an op of unknown behaviour.
+
+Unlike an import for compilation, nothing is refused: what a node declares about its effects is believed, and a node that
+declares nothing reads and writes all it can reach. Each op knows its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, StringAttr, UnitAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+from compiler.analysis.alias import argument_attributes, main_function
+from compiler.errors import CompileError
+from compiler.frontend.capture import Captured, Input
+from compiler.frontend.elementwise import mark_elementwise
+from compiler.frontend.forms import Handle, Root
+from compiler.frontend.importer import _Importer
+from compiler.program import Leaf
+from dialects.alias import DONATED, Effects, ResultAlias, effects, results
+from dialects.fx import CallOp, Operand
+
+METADATA = ("val", "example_value")
+"""Where hosts keep a fake tensor per node."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A graph as IR: the function, the node of each op, the ops of each node, and what each node evaluates to."""
+
+    function: FuncOp
+    node_of: dict[Operation, fx.Node]
+    ops_of: dict[fx.Node, list[Operation]]
+    env: dict[fx.Node, Any]
+
+
+def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, donated: Iterable[str]) -> Imported:
+    """Import a graph as it is.
+
+    Args:
+        example_inputs: real tensors, which also show what shares memory; without them, the nodes' metadata.
+        donated: names of placeholders whose memory the caller gives up.
+
+    Raises:
+        CompileError: metadata is missing.
+    """
+    owner = graph.owning_module
+    module: Any = owner if owner is not None and owner.graph is graph else SimpleNamespace(graph=graph)
+    importer = _HostImporter(_captured(module, graph, example_inputs))
+    program = importer.program()
+    mark_elementwise(program.module)
+    function = main_function(program.module)
+    names = set(donated)
+    given_up: list[Attribute] = []
+    for attributes in argument_attributes(function):
+        name = attributes.get("fx.name")
+        if isinstance(name, StringAttr) and name.data in names:
+            attributes[DONATED] = UnitAttr()
+        given_up.append(DictionaryAttr(attributes))
+    function.arg_attrs = ArrayAttr(given_up)
+    return Imported(function, importer.node_of, importer.ops_of, importer.env)
+
+
+def _captured(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    if example_inputs is not None and len(example_inputs) != len(placeholders):
+        raise CompileError(f"the graph has {len(placeholders)} inputs, {len(example_inputs)} were given")
+    inputs: list[Input] = []
+    for position, node in enumerate(placeholders):
+        value = example_inputs[position] if example_inputs is not None else metadata(node)
+        if isinstance(value, torch.Tensor):
+            # Fake tensors that share a storage are believed to; separate ones are what a host guarantees.
+            inputs.append(Input(node.name, "input", value, real=True))
+        else:
+            inputs.append(Input(node.name, "input", None, constant=value))
+    leaves = tuple(Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs))
+    output = next(node for node in graph.nodes if node.op == "output")
+    found = [leaf for leaf in pytree.tree_leaves(_plain(output.args[0]))]
+    out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
+    tree = pytree.tree_structure(0)
+    return Captured(module, tuple(inputs), tree, leaves, tree, out_leaves)
+
+
+def metadata(node: fx.Node) -> Any:
+    """What the node is known to evaluate to.
+
+    Raises:
+        CompileError: nothing is known.
+    """
+    for key in METADATA:
+        if key in node.meta:
+            return node.meta[key]
+    raise CompileError(f"node {node.name} has no metadata", node=node.name, hint="give example inputs, or run fake propagation")
+
+
+def _plain(value: Any) -> Any:
+    """FX keeps its own list and dict types."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return [_plain(item) for item in value]
+    return value
+
+
+class _HostImporter(_Importer):
+    """Imports what the compiler's importer refuses as calls with declared or unknown effects."""
+
+    def __init__(self, captured: Captured) -> None:
+        super().__init__(captured)
+        self.node_of: dict[Operation, fx.Node] = {}
+        self.ops_of: dict[fx.Node, list[Operation]] = {}
+        self.env: dict[fx.Node, Any] = {}
+        self._graph = captured.graph.graph
+
+    def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
+        if graph.graph is self._graph:
+            self.env = dict(zip((n for n in self._graph.nodes if n.op == "placeholder"), inputs, strict=True))
+        return super().run(graph, inputs)
+
+    def _node(self, graph: Any, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
+        first = len(self.ops)
+        try:
+            value = super()._node(graph, node, env)
+        except Exception as error:
+            if node.op == "get_attr" or self._written_since(first):
+                raise
+            del self.ops[first:]
+            value = self._opaque(node, env, error)
+        if node.graph is self._graph:
+            self.env[node] = value
+            self.ops_of[node] = self.ops[first:]
+            self.node_of.update((op, node) for op in self.ops[first:])
+        return value
+
+    def _written_since(self, first: int) -> bool:
+        """Whether a node that failed half-way had already changed which handle an operand is."""
+        return any(isinstance(op, CallOp) and op.effects.writes() != () for op in self.ops[first:])
+
+    def _opaque(self, node: fx.Node, env: dict[fx.Node, Any], error: Exception) -> Any:
+        """One call for a node whose inside is not known."""
+        args = fx.node.map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs = fx.node.map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        handles = [h for h in pytree.tree_leaves((args, kwargs), is_leaf=_is_handle) if _is_handle(h)]
+        handles = list({id(h): h for h in handles}.values())
+        try:
+            value = metadata(node)
+        except CompileError:
+            raise error from None
+        tensors, tree = pytree.tree_flatten(value)
+        declared, aliased = _declared(node, args, kwargs, handles)
+        kept: list[Any] = []
+        forms, entries, sources = [], [], []
+        for position, tensor in enumerate(tensors):
+            if not isinstance(tensor, torch.Tensor):
+                kept.append(tensor)
+                continue
+            alias = aliased(position)
+            if alias.kind == "same":
+                forms.append(handles[alias.operand].form)
+                sources.append(handles[alias.operand].root)
+            else:
+                form = self.forms.of(tensor, 0) if alias.kind == "fresh" else self.forms.get(
+                    tensor.dtype, tuple(tensor.shape), tensor.stride(), 0, ""
+                )
+                forms.append(form)
+                sources.append(Root(1 << 62))
+            entries.append(alias)
+            kept.append(None)
+        op = CallOp.create(
+            operands=[h.value for h in handles],
+            result_types=[form.type for form in forms],
+            properties={
+                "target": StringAttr(_name(node)),
+                "arguments": ArrayAttr([Operand(i) for i in range(len(handles))]),
+                "effects": declared,
+                "aliases": results(entries),
+            },
+            location=self._location,
+        )
+        self.ops.append(op)
+        for handle in handles:
+            handle.root.written = True
+        made = iter(
+            Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True)
+        )
+        return pytree.tree_unflatten([next(made) if item is None else item for item in kept], tree)
+
+
+def _is_handle(value: Any) -> bool:
+    return isinstance(value, Handle)
+
+
+def _name(node: fx.Node) -> str:
+    target = node.target
+    if isinstance(target, str):
+        return f"{node.op}.{target}"
+    return target.name() if isinstance(target, HigherOrderOperator) else getattr(target, "__name__", str(target))
+
+
+def _declared(
+    node: fx.Node, args: Any, kwargs: dict[str, Any], handles: list[Handle]
+) -> tuple[Effects, Callable[[int], ResultAlias]]:
+    """Effects and result aliases that a higher-order operator declares in its arguments; else unknown."""
+    number = {id(handle): i for i, handle in enumerate(handles)}
+
+    def numbers(values: Iterable[Any]) -> list[int]:
+        return sorted({number[id(h)] for h in pytree.tree_leaves(list(values), is_leaf=_is_handle) if _is_handle(h)})
+
+    target = node.target
+    name = target.name() if isinstance(target, HigherOrderOperator) else ""
+    every = range(len(handles))
+    table = kwargs.get("operand_output_aliases")
+    if table is not None and "args" in kwargs:
+        # A kernel call: full argument position -> result position.
+        written = {int(result): kwargs["args"][int(position)] for position, result in table.items()}
+        owner = {result: number[id(h)] for result, h in written.items() if _is_handle(h)}
+        if len(owner) == len(written):
+            return effects(every, sorted(set(owner.values()))), lambda i: (
+                ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
+            )
+    if name in ("auto_functionalized", "auto_functionalized_v2") and args and isinstance(args[0], OpOverload):
+        # In place again before it runs: a writer of the operands it names, whose results may be these operands.
+        bases = kwargs.get("_all_bases", ())
+        written_names = [a.name for a in args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        mutated = numbers([*bases, *(kwargs[n] for n in written_names if n in kwargs)])
+        return effects(every, mutated), lambda i: ResultAlias("may")
+    if name == "triton_kernel_wrapper_functional":
+        return effects(every, ()), lambda i: ResultAlias("fresh")
+    return Effects(None), lambda i: ResultAlias("may")
+
+
+__all__ = ["Imported", "METADATA", "import_host_graph", "metadata"]

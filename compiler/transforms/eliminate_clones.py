@@ -1,0 +1,142 @@
+"""Removes every copy that nothing can tell from its source, and says of each copy that stays what would tell.
+
+Before: handles, with copies as the program made them. After: each removed copy's handle is its source, views of it are
+windows on the source's memory, and a `copy_` that would copy memory onto itself is gone. Results, their sharing of memory,
+and the final contents of arguments that are not donated are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import OpResult, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
+
+from compiler.analysis.alias import AliasAnalysis, AliasKind, Root, is_handle, main_function
+from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
+from compiler.analysis.interference import Copy, element_size
+from compiler.analysis.layout import rebase, same_strides
+from compiler.errors import CompileError
+from compiler.remarks import Remark
+from dialects.fx import CallOp
+from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
+
+KEPT = "alias.kept"
+"""Attribute of a copy that stays: why."""
+
+
+@dataclass
+class RemoveCopies(RewritePattern):
+    """Replaces the results of the planned copies by their sources, and moves the windows on them."""
+
+    plan: ClonePlan
+    copies: dict[CallOp, Copy] = field(init=False)
+    moved: dict[Root, tuple[Geometry, int, SSAValue]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.copies = {copy.op: copy for copy in self.plan.removed}
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+        copy = self.copies.get(op)
+        if copy is not None:
+            self._remove(op, copy, rewriter)
+            return
+        for number, result in enumerate(op.outs):
+            where = self.plan.analysis.locations.get(result)
+            if where is None or len(where.roots) != 1 or where.roots[0] not in self.moved:
+                continue
+            alias = op.aliases.data[number]
+            kind = op.args[alias.operand].type if alias.kind == "same" else self._type(result, where.roots[0])
+            if kind != result.type:
+                rewriter.replace_value_with_new_type(result, kind)
+
+    def _remove(self, op: CallOp, copy: Copy, rewriter: PatternRewriter) -> None:
+        filled = copy.result.owner is not op
+        source, result = op.args[1 if filled else 0], op.args[0] if filled else op.outs[0]
+        self.moved[copy.child] = (self.plan.analysis.location(copy.result).window, element_size(result), source)
+        for out in op.outs:
+            rewriter.replace_all_uses_with(out, source)
+        rewriter.erase(op)
+        if filled:
+            assert isinstance(result, OpResult)
+            rewriter.replace_all_uses_with(result, source)
+            rewriter.erase(result.op)
+
+    def _type(self, handle: SSAValue, root: Root) -> MemRefType:
+        """The type of a window on a copy, as a window on its source."""
+        kind = handle.type
+        assert isinstance(kind, MemRefType)
+        copy, size, source = self.moved[root]
+        assert isinstance(source.type, MemRefType)
+        window, target = geometry(kind), geometry(source.type)
+        if same_strides(copy, target):
+            moved = window.offset + (target.offset - copy.offset) * size // element_size(handle)
+            placed: Geometry | None = Geometry(window.sizes, window.strides, moved)
+        else:
+            placed = rebase(window, copy, target)
+        assert placed is not None, "a copy goes only where every view of it can follow"
+        return handle_type(element_name(kind.element_type), *placed, lazy_bits(kind))
+
+
+@dataclass
+class DropSelfCopies(RewritePattern):
+    """Erases a `copy_` of a handle onto the very same window."""
+
+    analysis: AliasAnalysis
+    dropped: list[CallOp] = field(default_factory=list)
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+        if op.target.data != "aten.copy_.default" or not all(is_handle(v) for v in op.args) or len(op.args) != 2:
+            return
+        if self.analysis.alias(op.args[0], op.args[1]).kind is AliasKind.MUST:
+            self.dropped.append(op)
+            rewriter.replace_all_uses_with(op.outs[0], op.args[0])
+            rewriter.erase(op)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What elimination did: ops that are gone, the remarks of copies that stay, and the bytes no longer moved."""
+
+    removed: tuple[CallOp, ...]
+    dropped: tuple[CallOp, ...]
+    kept: tuple[tuple[CallOp, Remark], ...]
+    bytes_saved: int
+
+
+def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
+    """Rewrite the function as planned; copies that stay get the reason as an attribute."""
+    module = function.parent_op()
+    assert isinstance(module, ModuleOp)
+    for op, remark in plan.kept:
+        op.attributes[KEPT] = StringAttr(remark.reason)
+    dropped: list[CallOp] = []
+    if plan.removed:
+        PatternRewriteWalker(RemoveCopies(plan), apply_recursively=False).rewrite_module(module)
+        copies = DropSelfCopies(AliasAnalysis(function), dropped)
+        PatternRewriteWalker(copies, apply_recursively=False).rewrite_module(module)
+        function.update_function_type()
+    saved = sum(copy.bytes for copy in plan.removed)
+    return Outcome(tuple(copy.op for copy in plan.removed), tuple(dropped), plan.kept, saved)
+
+
+@dataclass(frozen=True)
+class EliminateClones(ModulePass):
+    """Removes copies; see the module. `objective` is `bytes` or `count`: what the best choice saves most of."""
+
+    name: ClassVar[str] = "eliminate-clones"
+    objective: str = "bytes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.objective not in ("bytes", "count"):
+            raise CompileError(f"eliminate-clones has no objective {self.objective!r}", hint="use bytes or count")
+        objective: Objective = "bytes" if self.objective == "bytes" else "count"
+        function = main_function(op)
+        apply_plan(function, plan_clones(function, objective))

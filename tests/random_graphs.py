@@ -1,0 +1,132 @@
+"""Seeded random graphs of views, in-place operators and clones, for comparison with brute force."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from custom_ops import OPS
+from fx_oracle import FxCase, Hand
+from torch import fx
+
+A = torch.ops.aten
+SHAPES = ((2, 3), (3, 3), (4,), (2, 2))
+
+
+class _Maker:
+    """One graph: nodes with their shapes and whether they are row-major, made op by op."""
+
+    def __init__(self, seed: int, operations: int, clones: int):
+        self.random = random.Random(seed)
+        self.shapes = [self.random.choice(SHAPES) for _ in range(self.random.randint(1, 2))]
+        self.hand = Hand(*[f"x{i}" for i in range(len(self.shapes))])
+        self.pool: list[tuple[fx.Node, tuple[int, ...], bool]] = [
+            (node, shape, True) for node, shape in zip(self.hand.ins, self.shapes, strict=True)
+        ]
+        self.clones = clones
+        self.number = 1.25
+        self.probes: list[fx.Node] = []
+        for _ in range(operations):
+            self.step()
+        results = self.random.sample(self.pool, min(len(self.pool), self.random.randint(1, 3)))
+        self.hand.out((*(node for node, _, _ in results), *self.probes))
+
+    def pick(self) -> tuple[fx.Node, tuple[int, ...], bool]:
+        """A node, the later the likelier."""
+        return self.pool[min(len(self.pool) - 1, int(len(self.pool) * self.random.random() ** 0.6))]
+
+    def like(self, shape: tuple[int, ...]) -> fx.Node:
+        return self.random.choice([node for node, s, _ in self.pool if s == shape])
+
+    def scalar(self) -> float:
+        self.number += 0.375
+        return self.number
+
+    def step(self) -> None:
+        kind = self.random.choices(("pure", "clone", "view", "write"), (2, 3, 2, 3))[0]
+        if kind == "clone" and self.clones:
+            self.clones -= 1
+            return self.clone(*self.pick())
+        if kind == "view":
+            return self.view(*self.pick())
+        if kind == "write":
+            return self.write(*self.pick())
+        return self.pure(*self.pick())
+
+    def clone(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        if self.random.random() < 0.3:
+            made = self.hand.f(A.clone.default, node, memory_format=torch.contiguous_format)
+            self.pool.append((made, shape, True))
+        else:
+            self.pool.append((self.hand.f(A.clone.default, node), shape, dense))
+
+    def pure(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        self.compute(node, shape, dense)
+        # What is computed is also seen: brute force knows by values only whether a read matters.
+        self.probes.append(self.hand.f(A.sum.default, self.pool[-1][0]))
+
+    def compute(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        f = self.hand.f
+        which = self.random.randrange(4)
+        if which == 0:
+            self.pool.append((f(A.mul.Tensor, node, self.scalar()), shape, dense))
+        elif which == 1:
+            self.pool.append((f(A.add.Tensor, node, self.like(shape)), shape, False))
+        elif which == 2:
+            self.pool.append((f(A.sum.default, node), (), True))
+        else:
+            self.pool.append((f(A.sin.default, node), shape, dense))
+
+    def view(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        f, random_ = self.hand.f, self.random
+        which = random_.randrange(4)
+        if not shape:
+            return
+        if which == 0 and len(shape) == 2:
+            self.pool.append((f(A.t.default, node), shape[::-1], False))
+        elif which == 1 and dense:
+            self.pool.append((f(A.view.default, node, [-1]), (shape[0] * (shape[1] if len(shape) > 1 else 1),), True))
+        elif which == 2 and len(shape) == 2:
+            dim = random_.randrange(2)
+            row = f(A.select.int, node, dim, random_.randrange(shape[dim]))
+            self.pool.append((row, (shape[1 - dim],), dense and dim == 0))
+        else:
+            start = random_.randrange(shape[0])
+            end = random_.randint(start + 1, shape[0])
+            self.pool.append((f(A.slice.Tensor, node, 0, start, end), (end - start, *shape[1:]), dense))
+
+    def write(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        f, like = self.hand.f, self.like(shape)
+        which = self.random.randrange(8)
+        if which == 0:
+            f(A.add_.Tensor, node, self.scalar())
+        elif which == 1:
+            f(A.mul_.Tensor, node, like)
+        elif which == 2:
+            f(A.copy_.default, node, like)
+        elif which == 3:
+            f(A.fill_.Scalar, node, self.scalar())
+        elif which == 4:
+            f(OPS.scale_, node)
+        elif which == 5:
+            f(OPS.two_writes, node, like)
+        elif which == 6 and shape:
+            f(OPS.reverse_into, node, like)
+        else:
+            self.pool.append((f(A.sub_.Tensor, node, like), shape, dense))
+
+
+def random_case(seed: int, operations: int = 12, clones: int = 5) -> FxCase:
+    """The graph of a seed; about half of the inputs count as donated."""
+    shapes = _Maker(seed, operations, clones).shapes
+    choose = random.Random(seed + 1)
+    donated = tuple(i for i in range(len(shapes)) if choose.random() < 0.5)
+
+    def inputs() -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(seed)
+        return tuple(torch.rand(shape) + 0.5 for shape in shapes)
+
+    return FxCase(
+        f"random_{seed}", "clone_random", lambda: _Maker(seed, operations, clones).hand, inputs, "random", "own", style="hand",
+        donate=donated,
+    )  # fmt: skip
