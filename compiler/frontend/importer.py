@@ -33,9 +33,10 @@ from xdsl.ir import Block, Operation, Region
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
 from compiler.frontend.constants import SMALL, constant_data
-from compiler.frontend.expansion import Expander, Expansion, Slot
+from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
 from dialects.alias import Root as RootAttr
@@ -50,7 +51,7 @@ def import_graph(captured: Captured) -> Program:
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
-    return _Importer(captured).program()
+    return Importer(captured).program()
 
 
 _INLINED = {
@@ -67,7 +68,7 @@ _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", 
 _OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
 
 
-class _Importer:
+class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
     def __init__(self, captured: Captured) -> None:
@@ -237,8 +238,8 @@ class _Importer:
         target = node.target
         if node.op == "get_attr":
             return self._attribute(graph, str(target))
-        args = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args: Any = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs: Any = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
         if node.op == "call_function":
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]
