@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import Eligible, find_copies
+from compiler.analysis.copies import Objection, find_copies
 from compiler.analysis.interference import Copy, Interference, touches
 from compiler.analysis.selection import Clause, choose, satisfied
 from compiler.remarks import Remark, site
@@ -35,15 +35,15 @@ class ClonePlan:
 
 
 def plan_clones(
-    function: FuncOp, objective: Objective = "bytes", eligible: Eligible = lambda op, source, result: True
+    function: FuncOp, objective: Objective = "bytes", objection: Objection = lambda op, source, result: ""
 ) -> ClonePlan:
     """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
     fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
-    copies, refusals = find_copies(analysis, eligible)
+    copies, refusals = find_copies(analysis, objection)
     reasons: dict[CallOp, Remark] = {}
     for refusal in refusals:
-        reasons[refusal.op] = Remark(site(refusal.op), 0, refusal.reason)
+        reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     order = _weights(copies, objective)
     kept, conflicts = _settle(analysis, copies, order, reasons)
     for copy in copies:
