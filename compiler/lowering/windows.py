@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from compiler.analysis.windows import BROADCAST, Box, covers_all, find_box, is_identity, overlaps_itself, permutation
+from compiler.analysis.windows import BROADCAST, Box, coalesced, covers_all, find_box, is_identity, overlaps_itself, permutation
 from compiler.lowering.builder import Builder
 from dialects.types import ELEMENTS, Geometry
 
@@ -222,10 +222,12 @@ def insert(
     value, window = _once(b, value, window)
     moved = carrier(element)
     base, value = bitcast(b, base, moved), bitcast(b, value, moved)
+    if find_box(shape, window, own=True) is None and (merged := coalesced(window)) != window:
+        value, window = b.reshape(value, merged.sizes), merged
     box = None if overlaps_itself(window) else _best_box(shape, window)
     if box is None:
         placed = _scatter_flat(b, base, value, window)
-    elif box.unit:
+    elif box.unit and (box.dims == shape or not _computed_from(value, base)):
         starts = [b.splat(start, "i64") for start in box.starts]
         placed = hlo.dynamic_update_slice(b.reshape(base, box.dims), block(b, value, box), starts)
     else:
@@ -241,6 +243,41 @@ def _best_box(shape: tuple[int, ...], window: Geometry) -> Box | None:
         or find_box(shape, window, exact=True, unit=True)
         or find_box(shape, window, exact=True)
     )
+
+
+_MATERIALIZED = frozenset(
+    f"stablehlo.{name}" for name in ("dot_general", "convolution", "sort", "scatter", "while", "case", "constant", "iota")
+)
+"""Operations that XLA does not fuse into an update: their result is a buffer of its own."""
+
+
+def _computed_from(value: ir.Value, base: ir.Value, most: int = 64) -> bool:
+    """Whether XLA may fuse reads of `base` into the update `value`; True also when that is long to find out.
+
+    The CPU backend then updates a base that is reshaped in place while it still reads it through the other shape, and
+    reads what it has just written (seen in jaxlib 0.10.2: x[1:3] = x[0:2] on four rows of a flat buffer).
+    """
+    root = _unshaped(base)
+    pending, seen = [value], set[ir.Value]()
+    while pending:
+        current = pending.pop()
+        if current == root:
+            return True
+        if current in seen or isinstance(current.owner, ir.Block):
+            continue
+        seen.add(current)
+        if len(seen) > most:
+            return True
+        if current.owner.name not in _MATERIALIZED:
+            pending.extend(current.owner.operands)
+    return False
+
+
+def _unshaped(value: ir.Value) -> ir.Value:
+    """The value behind reshapes and bitcasts."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
+        value = value.owner.operands[0]
+    return value
 
 
 def block(b: Builder, value: ir.Value, box: Box) -> ir.Value:
