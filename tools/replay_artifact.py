@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from jaxlib import _jax, utils, xla_client  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils.dlpack import from_dlpack, to_dlpack  # pyright: ignore[reportPrivateImportUsage]
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
@@ -37,13 +37,13 @@ def window(memory: torch.Tensor, entry: dict[str, Any], start: int = 0) -> torch
 def lazily(tensor: torch.Tensor, bits: str) -> torch.Tensor:
     """The tensor with its conj and neg bits set."""
     tensor = tensor.conj() if "conj" in bits else tensor
-    return torch._neg_view(tensor) if "neg" in bits else tensor  # pyright: ignore[reportPrivateImportUsage]
+    return torch._neg_view(tensor) if "neg" in bits else tensor
 
 
 def plainly(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without its conj and neg bits: its memory as it is."""
     tensor = tensor.conj() if tensor.is_conj() else tensor
-    return torch._neg_view(tensor) if tensor.is_neg() else tensor  # pyright: ignore[reportPrivateImportUsage]
+    return torch._neg_view(tensor) if tensor.is_neg() else tensor
 
 
 def assign(target: torch.Tensor, value: torch.Tensor) -> None:

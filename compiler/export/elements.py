@@ -37,11 +37,11 @@ def with_lazy(tensor: torch.Tensor, bits: str) -> torch.Tensor:
     """A view of a tensor without lazy bits that has these: "", "conj", "neg" or "conj,neg"."""
     if "conj" in bits:
         tensor = tensor.conj()
-    return torch._neg_view(tensor) if "neg" in bits else tensor  # pyright: ignore[reportPrivateImportUsage]
+    return torch._neg_view(tensor) if "neg" in bits else tensor
 
 
 def without_lazy(tensor: torch.Tensor) -> torch.Tensor:
     """A view of a tensor that shows its memory as it is."""
     if tensor.is_conj():
         tensor = tensor.conj()
-    return torch._neg_view(tensor) if tensor.is_neg() else tensor  # pyright: ignore[reportPrivateImportUsage]
+    return torch._neg_view(tensor) if tensor.is_neg() else tensor

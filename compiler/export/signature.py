@@ -88,7 +88,7 @@ class OutputSource(NamedTuple):
     """What one original output is: an argument, a window on one's memory or on a result's, or an earlier output."""
 
     kind: OutputKind
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     element: str = ""
     window: Window = Window((), ())
     lazy: str = ""

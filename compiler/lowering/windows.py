@@ -16,7 +16,16 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from compiler.analysis.windows import BROADCAST, Box, coalesced, covers_all, find_box, is_identity, overlaps_itself, permutation
+from compiler.analysis.windows import (
+    BROADCAST,
+    Box,
+    coalesced,
+    covers_all,
+    find_box,
+    is_identity,
+    overlaps_itself,
+    permutation,
+)
 from compiler.lowering.builder import Builder
 from dialects.types import ELEMENTS, Geometry
 

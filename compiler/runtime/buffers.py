@@ -73,7 +73,7 @@ class Memory:
         self._held = None
         storage = tensor.untyped_storage()
         start = self.address - storage.data_ptr()
-        inside = 0 <= start and start + self.bytes <= storage.nbytes() and start % self._dtype.itemsize == 0
+        inside = 0 <= start <= storage.nbytes() - self.bytes and start % self._dtype.itemsize == 0
         if staged or not inside or not self.bytes:
             return _import(self._staged(tensors), self.donated)
         buffer = _import(raw(storage, self._dtype, start, self._window), self.donated)
@@ -132,7 +132,7 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _import(tensor: torch.Tensor, donated: bool) -> Any:
     """A row-major tensor as an XLA buffer: given away if `donated`, else borrowed; on the same memory if aligned."""
-    capsule = dlpack.to_dlpack(tensor)  # pyright: ignore[reportPrivateImportUsage]
+    capsule = dlpack.to_dlpack(tensor)
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device(), None, True if donated else None)
 
 
