@@ -14,6 +14,7 @@ from torch.utils._pytree import TreeSpec
 
 from compiler.errors import CompileError
 from compiler.export.elements import DTYPES, element_size
+from compiler.export.io_map import IoMap, io_map
 from compiler.program import Leaf, Program
 
 if TYPE_CHECKING:
@@ -126,6 +127,12 @@ class Signature:
     def donated(self) -> frozenset[int]:
         """HLO parameters whose memory a call writes."""
         return frozenset(alias.parameter for alias in self.aliases)
+
+    @property
+    def contract(self) -> IoMap:
+        """The flat FX contract: `io_map` and `original_output_count`."""
+        leaves = [self.plan[leaf.index] if leaf.is_tensor else None for leaf in self.out_leaves]
+        return io_map(self.bindings, leaves)
 
     def bound(self, parameter: int) -> tuple[int, ...]:
         """The arguments whose bytes are in an HLO parameter."""
