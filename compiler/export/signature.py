@@ -139,23 +139,19 @@ class Signature:
         return tuple(i for i, b in enumerate(self.bindings) if b.parameter == parameter)
 
 
-def signature_of(program: Program, function: FuncOp, lazy: Sequence[str] = ()) -> Signature:
-    """The signature of a captured program whose purified form is `function`.
-
-    `lazy` gives the conj/neg bits of the arguments, where there are any.
-    """
+def signature_of(program: Program, function: FuncOp) -> Signature:
+    """The signature of a captured program whose purified form is `function`."""
     from dialects.types import element_name
 
     attributes = cast("dict[str, Any]", function.attributes)
-    bits = tuple(lazy) or ("",) * len(program.arguments)
 
     def types(values: Iterable[Any]) -> tuple[TensorType, ...]:
         return tuple(TensorType(element_name(t.element_type), tuple(t.get_shape())) for t in values)
 
     return Signature(
         bindings=tuple(
-            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, bit)
-            for b, bit in zip(attributes["alias.bindings"].data, bits, strict=True)
+            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy)
+            for b in attributes["alias.bindings"].data
         ),
         aliases=tuple(Alias(*entry) for entry in attributes["alias.table"].data),
         plan=tuple(
