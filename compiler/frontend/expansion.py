@@ -83,6 +83,18 @@ class Expander:
         expansion = recorder.finish(out)
         return replace(expansion, tensors=tuple(recorder.tensors)) if self.symbolic else expansion
 
+    def results_of(self, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[torch.Tensor], Any]:
+        """What a call gives on fake tensors, flat and as it is: for operators that say their effects themselves."""
+        if self.symbolic:
+            raise UnsupportedError("an operator of this kind needs static sizes", hint="capture with fixed sizes")
+        signature = Signature()
+        signature.add((args, kwargs))
+        storages: dict[int, torch.UntypedStorage] = {}
+        fakes: dict[int, torch.Tensor] = {id(h): self._fake(h, storages) for h in signature.operands}
+        with torch.no_grad(), self.mode:
+            out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
+        return _tensors(out), out
+
     def _fake(self, handle: Handle, storages: dict[int, torch.UntypedStorage]) -> FakeTensor:
         form, root = handle.form, handle.root
         storage = storages.get(id(root))
