@@ -47,7 +47,7 @@ def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
                 for value, alias, result in zip(op.outs, op.aliases.data, _flat(results, len(op.outs)), strict=True):
                     values[value] = operands[alias.operand] if alias.kind == "same" else result
             elif isinstance(op, ConstantOp):
-                values[op.value] = _constant(op)
+                values[op.value] = constant_tensor(op)
             elif isinstance(op, ReturnOp):
                 return [values[v] for v in op.operands]
             else:
@@ -121,7 +121,7 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             kind = cast(TensorType[Attribute], op.value.type)
             return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
         case ConstantOp():
-            return [_constant(op)]
+            return [constant_tensor(op)]
         case _:
             raise CompileError(f"{op.name} cannot be run in eager PyTorch")
 
@@ -140,7 +140,7 @@ def _flat(results: Any, count: int) -> Tensors:
     return [r for r in flat if isinstance(r, torch.Tensor)][:count]
 
 
-def _constant(op: ConstantOp) -> torch.Tensor:
+def constant_tensor(op: ConstantOp) -> torch.Tensor:
     kind = cast(MemRefType[Attribute] | TensorType[Attribute], op.value.type)
     dtype = DTYPES[element_name(kind.element_type)]
     data = torch.frombuffer(bytearray(op.data.data.data), dtype=dtype) if op.data.data.data else torch.empty(0, dtype=dtype)
@@ -207,7 +207,7 @@ def _rebuild(
             start = (argument.storage_offset() - binding.geometry.offset) * argument.element_size()
             dtype = DTYPES[source.element]
             view = torch.empty(0, dtype=dtype).set_(
-                argument.untyped_storage(), start // dtype.itemsize + source.geometry.offset,
+                argument.untyped_storage(), int(start) // dtype.itemsize + source.geometry.offset,
                 source.geometry.sizes, source.geometry.strides,
             )  # fmt: skip
             return _lazy(view, source.lazy)

@@ -1,4 +1,4 @@
-"""Saving and loading: whole or not there, equal to the original, independent of it, and closed to anything malformed."""
+"""Saving and loading: whole or not there, equal to the original, independent of it, closed to anything malformed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def tied() -> tuple[Executable, dict[str, torch.Tensor]]:
     )
     body = """
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
-    %long = stablehlo.pad %3, %zero, low = [4], high = [0], interior = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<8xf32>
+    %long = stablehlo.pad %3, %zero, low = [4], high = [0], interior = [0]
+        : (tensor<4xf32>, tensor<f32>) -> tensor<8xf32>
     %new = stablehlo.add %0, %long : tensor<8xf32>
     %c = stablehlo.slice %1 [0:12:3] : (tensor<12xf32>) -> tensor<4xf32>
     %d = stablehlo.add %c, %2 : tensor<4xf32>
@@ -321,7 +322,7 @@ def at(*path: Any) -> Callable[[Any, Any], None]:
         (at("outputs"), {"output": 6}, "names output 6"),
         (at("outputs"), {"constant": {"torch": "load"}}, "expected a constant"),
         (at("io_map"), {"0": 0}, "does not follow"),
-        (at("original_output_count"), 3, "the plan has 2"),
+        (at("original_output_count"), 3, "the program has 2"),
         (at("rebound"), {"a": 5}, "names output 5"),
         (at("state", 0, "file"), "../secret.bin", "not the name of a state file"),
         (at("state", 0, "file"), "state/../../0.bin", "not the name of a state file"),

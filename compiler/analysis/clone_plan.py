@@ -14,9 +14,9 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import Eligible, find_copies
+from compiler.analysis.copies import Objection, find_copies
 from compiler.analysis.interference import Copy, Interference, touches
-from compiler.analysis.selection import Clause, choose, satisfied
+from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
 from dialects.alias import Root as RootAttr
@@ -35,20 +35,23 @@ class ClonePlan:
 
 
 def plan_clones(
-    function: FuncOp, objective: Objective = "bytes", eligible: Eligible = lambda op, source, result: True
+    function: FuncOp, objective: Objective = "bytes", objection: Objection = lambda op, source, result: ""
 ) -> ClonePlan:
     """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
     fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
-    copies, refusals = find_copies(analysis, eligible)
+    copies, refusals = find_copies(analysis, objection)
     reasons: dict[CallOp, Remark] = {}
     for refusal in refusals:
-        reasons[refusal.op] = Remark(site(refusal.op), 0, refusal.reason)
+        reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     order = _weights(copies, objective)
     kept, conflicts = _settle(analysis, copies, order, reasons)
-    for copy in copies:
-        if copy.number in kept and copy.op not in reasons:
-            reasons[copy.op] = _remark(copy, conflicts)
+    against: dict[int, Conflict] = {}
+    for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
+        for number in conflict.clause.keep & kept:
+            against.setdefault(number, conflict)  # the one with the fewest other ways out
+    for number, conflict in against.items():
+        reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
     removed = tuple(copy for copy in copies if copy.op not in reasons)
     stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
     return ClonePlan(analysis, removed, stays)
@@ -75,21 +78,22 @@ def _settle(
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
             copy = copies[next(iter(conflict.clause.keep))]
-            reasons.setdefault(copy.op, _remark(copy, [conflict]))
+            reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
-    kept = choose(weights, clauses)
-    stale = list(interference.classes)
+    solved: Solved = {}
+    kept = choose(weights, clauses, solved)
+    stale, writers = list(interference.classes), 2
     before: dict[int, frozenset[int]] = {}
     while stale:
-        fresh = [c for one in stale for c in judge.conflicts(one, kept)]
-        fresh = [c for c in fresh if not satisfied(c.clause, kept)]
+        fresh = [c for one in stale for c in judge.conflicts(one, kept, writers) if not satisfied(c.clause, kept)]
         for conflict in fresh:
             clauses.setdefault(conflict.clause, conflict)
         before.update((id(one), _of(one.copies, kept)) for one in stale)
-        kept = choose(weights, clauses) if fresh else kept
+        kept = choose(weights, clauses, solved) if fresh else kept
         stale = [one for one in interference.classes if before[id(one)] != _of(one.copies, kept)]
+        writers *= 4  # a value with many writers must not take as many rounds
     return kept, list(clauses.values())
 
 
@@ -111,10 +115,8 @@ def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset
     return given, donated, frozenset(root for root in given if root not in donated or root in written)
 
 
-def _remark(copy: Copy, conflicts: list[Conflict]) -> Remark:
-    """The remark for a copy that stays: the conflict with the fewest other ways out."""
-    mine = [c for c in conflicts if copy.number in c.clause.keep]
-    conflict = min(mine, key=lambda c: len(c.clause.keep))
+def _remark(copy: Copy, conflict: Conflict) -> Remark:
+    """The remark for a copy that stays because of a conflict."""
     reader = None if conflict.reader is None else site(conflict.reader)
     writer = None if conflict.writer is None else site(conflict.writer)
     match conflict.kind:

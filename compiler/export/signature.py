@@ -14,6 +14,7 @@ from torch.utils._pytree import TreeSpec
 
 from compiler.errors import CompileError
 from compiler.export.elements import DTYPES, element_size
+from compiler.export.io_map import IoMap, io_map
 from compiler.program import Leaf, Program
 
 if TYPE_CHECKING:
@@ -127,6 +128,12 @@ class Signature:
         """HLO parameters whose memory a call writes."""
         return frozenset(alias.parameter for alias in self.aliases)
 
+    @property
+    def contract(self) -> IoMap:
+        """The flat FX contract: `io_map` and `original_output_count`."""
+        leaves = [self.plan[leaf.index] if leaf.is_tensor else None for leaf in self.out_leaves]
+        return io_map(self.bindings, leaves)
+
     def bound(self, parameter: int) -> tuple[int, ...]:
         """The arguments whose bytes are in an HLO parameter."""
         return tuple(i for i, b in enumerate(self.bindings) if b.parameter == parameter)
@@ -176,7 +183,7 @@ def check(s: Signature) -> None:
 
 
 def check_aliases(aliases: Iterable[tuple[int, int]], parameters: Sequence[Any], results: Sequence[Any]) -> None:
-    """Raise CompileError for a table that XLA would mistake, or abort the process on. Types are compared by equality."""
+    """Raise CompileError for a table that XLA would mistake, or abort the process on. Types compare by equality."""
 
     def require(condition: bool, message: str) -> None:
         if not condition:

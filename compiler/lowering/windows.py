@@ -16,7 +16,16 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from compiler.analysis.windows import BROADCAST, Box, coalesced, covers_all, find_box, is_identity, overlaps_itself, permutation
+from compiler.analysis.windows import (
+    BROADCAST,
+    Box,
+    coalesced,
+    covers_all,
+    find_box,
+    is_identity,
+    overlaps_itself,
+    permutation,
+)
 from compiler.lowering.builder import Builder
 from dialects.types import ELEMENTS, Geometry
 
@@ -160,14 +169,25 @@ def _read_box(b: Builder, base: ir.Value, window: Geometry, box: Box) -> ir.Valu
     if box.counts != box.dims:
         ends = [s + (c - 1) * k + 1 for s, c, k in zip(box.starts, box.counts, box.steps, strict=True)]
         block = hlo.slice(block, list(box.starts), ends, list(box.steps))
-    run = [piece for pieces in box.pieces for piece in pieces]
-    used = [piece.axis for piece in run if piece.axis != BROADCAST]
-    ascending = sorted(used)
-    block = b.reshape(block, tuple(box.counts[axis] for axis in ascending))
-    block = b.transpose(block, [ascending.index(axis) for axis in used])
-    if len(used) < len(run):
-        places = [i for i, piece in enumerate(run) if piece.axis != BROADCAST]
-        block = hlo.broadcast_in_dim(b.tensor(b.element(base), tuple(p.size for p in run)), block, places)
+    # Axes that stay together and in order become one before the transpose, so that nothing is reshaped after it.
+    ascending = sorted(piece.axis for pieces in box.pieces for piece in pieces if piece.axis != BROADCAST)
+    rank = {axis: place for place, axis in enumerate(ascending)}
+    runs: list[tuple[int, int]] = []  # place of the first axis (BROADCAST: none) and size
+    for pieces in box.pieces:
+        last = None
+        for piece in pieces:
+            place = rank.get(piece.axis, BROADCAST)
+            if last is not None and place == last + 1 and last != BROADCAST:
+                runs[-1] = (runs[-1][0], runs[-1][1] * piece.size)
+            else:
+                runs.append((place, piece.size))
+            last = place
+    kept = sorted(run for run in runs if run[0] != BROADCAST)
+    block = b.reshape(block, tuple(size for _, size in kept))
+    block = b.transpose(block, [kept.index(run) for run in runs if run[0] != BROADCAST])
+    if len(kept) < len(runs):
+        places = [i for i, (place, _) in enumerate(runs) if place != BROADCAST]
+        block = hlo.broadcast_in_dim(b.tensor(b.element(base), tuple(size for _, size in runs)), block, places)
     return b.reshape(block, window.sizes)
 
 
