@@ -73,7 +73,13 @@ def observe(
         else:
             outputs = run(function, own) if run is not None else compute(function, own, watch)
             return Observation(tuple(outputs), (), None)
-    return Observation(tuple(outputs), tuple(own), tuple(_sharing(n, outputs, own) for n in range(len(outputs))))
+    return observed(outputs, own)
+
+
+def observed(outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Observation:
+    """What is to be seen after a run that gave these outputs."""
+    sharing = tuple(_sharing(n, outputs, arguments) for n in range(len(outputs)))
+    return Observation(tuple(outputs), tuple(arguments), sharing)
 
 
 def _sharing(number: int, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Sharing:
@@ -158,4 +164,4 @@ def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     return (a == b) | (torch.isnan(a) & torch.isnan(b)) | ((a - b).abs() <= rounding * a.abs() + rounding * 0.1 * max(scale, 1e-3))
 
 
-__all__ = ["Difference", "Observation", "Sharing", "difference", "has_memory", "observe", "tensor_difference"]
+__all__ = ["Difference", "Observation", "Sharing", "difference", "has_memory", "observe", "observed", "tensor_difference"]

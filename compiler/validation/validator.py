@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from xdsl.dialects.builtin import ModuleOp
@@ -19,10 +20,15 @@ from compiler.ir_text import to_text
 from compiler.locations import source_of
 from compiler.reference import entry
 from compiler.validation.audit import audit
-from compiler.validation.inputs import Arguments, arguments_of
-from compiler.validation.observe import Difference, Observation, difference, has_memory, observe
+from compiler.validation.inputs import Arguments, arguments_of, copies
+from compiler.validation.observe import Difference, Observation, difference, has_memory, observe, observed
 from compiler.validation.reduce import Check, Failing, reduce
+from dialects.alias import Table
 from dialects.fx import CallOp
+from dialects.types import element_name
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
 
 Transform = Callable[[ModuleOp], None]
 ROUNDS = 2
@@ -102,16 +108,52 @@ class Validator:
                     error.message, pass_name=name, location=error.location, node=error.node, hint=error.hint
                 ) from None
 
-    def lowered(self, name: str, module: ModuleOp, hlo: bytes, export: Callable[[ModuleOp], bytes]) -> None:
-        """The HLO module of a program of values computes what it says. `export` makes the HLO of another program."""
-        from compiler.validation.xla import run_hlo
-
-        self.checked.append(name)
+    def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
+        """Lower a program of values, and raise ValidationError if XLA computes something else from it."""
+        from compiler.validation.xla import run_stablehlo
 
         def check(candidate: ModuleOp, arguments: Sequence[torch.Tensor]) -> Difference | None:
-            return difference(observe(candidate, arguments), observe(candidate, arguments, run=run_hlo(export(candidate))))
+            return difference(observe(candidate, arguments), observe(candidate, arguments, run=run_stablehlo(lower(candidate))))
 
-        self._compare(name, module, check, lambda a: observe(module, a, run=run_hlo(hlo)))
+        stablehlo = lower(module)
+        self.checked.append("lower")
+        self._compare("lower", module, check, lambda a: observe(module, a, run=run_stablehlo(stablehlo)))
+        return stablehlo
+
+    def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
+        """The HLO module is well formed, has the tables of the function, and computes what the StableHLO does."""
+        from compiler.export.decoder import DecodeError, check_module
+        from compiler.validation.xla import run_hlo, run_stablehlo
+
+        self.checked.append("export")
+        function = entry(module)
+        try:
+            interface = check_module(hlo)
+            kinds = function.function_type
+            for side, have, want in (("parameter", interface.parameters, kinds.inputs), ("result", interface.results, kinds.outputs)):
+                told = [(element_name(t.element_type), tuple(t.get_shape())) for t in want.data]  # type: ignore[attr-defined]
+                if [tuple(h) for h in have] != told:
+                    raise DecodeError(f"{side}s are {list(map(str, have))}, the function says {told}")
+            table = function.attributes.get("alias.table")
+            want_table = sorted(tuple(e) for e in table.data) if isinstance(table, Table) else []
+            if interface.aliases != want_table:
+                raise DecodeError(f"the alias table is {interface.aliases}, the function says {want_table}")
+        except DecodeError as error:
+            raise ValidationError(f"the HLO module is wrong: {error}", pass_name="export") from None
+
+        for arguments in self.rounds:
+            one = observe(module, arguments, run=run_stablehlo(stablehlo))
+            if found := difference(one, observe(module, arguments, run=run_hlo(hlo))):
+                raise ValidationError(f"the HLO module computes something else: {found.text}", pass_name="export")
+
+    def called(self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]]) -> None:
+        """An executable does what the imported program does: `run` calls it on the program's arguments, in order."""
+        self.checked.append("run")
+        for arguments in self.rounds:
+            own = copies(arguments)
+            after = observed(run(own), own)
+            if found := difference(observe(program, arguments), after):
+                raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
 
     def _compare(
         self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]
