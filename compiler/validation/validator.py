@@ -116,8 +116,9 @@ class Validator:
             return difference(observe(candidate, arguments), observe(candidate, arguments, run=run_stablehlo(lower(candidate))))
 
         stablehlo = lower(module)
+        run = run_stablehlo(stablehlo)
         self.checked.append("lower")
-        self._compare("lower", module, check, lambda a: observe(module, a, run=run_stablehlo(stablehlo)))
+        self._compare("lower", module, check, lambda a: observe(module, a, run=run))
         return stablehlo
 
     def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
@@ -141,9 +142,9 @@ class Validator:
         except DecodeError as error:
             raise ValidationError(f"the HLO module is wrong: {error}", pass_name="export") from None
 
+        one, two = run_stablehlo(stablehlo), run_hlo(hlo)
         for arguments in self.rounds:
-            one = observe(module, arguments, run=run_stablehlo(stablehlo))
-            if found := difference(one, observe(module, arguments, run=run_hlo(hlo))):
+            if found := difference(observe(module, arguments, run=one), observe(module, arguments, run=two)):
                 raise ValidationError(f"the HLO module computes something else: {found.text}", pass_name="export")
 
     def called(self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]]) -> None:
@@ -162,6 +163,15 @@ class Validator:
             found = difference(observe(before, arguments), after(arguments))
             if found is not None:
                 raise _report(name, Failing(before, arguments, found), check)
+
+
+def check_emitted(validator: Validator, module: ModuleOp) -> None:
+    """What the driver writes of a program of values, StableHLO and HLO, computes what the program says."""
+    from compiler.export.hlo import to_hlo
+    from compiler.lowering.module import lower
+
+    stablehlo = validator.lowered(module, lower)
+    validator.exported(module, stablehlo, to_hlo(stablehlo))
 
 
 def _changed(module: ModuleOp, arguments: Sequence[torch.Tensor], transform: Transform) -> Difference | None:
@@ -206,4 +216,4 @@ def _works(op: Operation) -> bool:
     return not isinstance(op, CallOp) or bool(op.effects.data)
 
 
-__all__ = ["Validator"]
+__all__ = ["Validator", "check_emitted"]
