@@ -24,6 +24,7 @@ from compiler.runtime.executable import Executable
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias
+from compiler.validation.checks import Checks, Validation
 from compiler.verify import verify
 from dialects.alias import DONATED
 from dialects.fx import CallOp
@@ -52,6 +53,7 @@ def compile_program(
     donate: Sequence[int | str] | str = (),
     target: str = "xla",
     trust: bool = False,
+    validate: bool = False,
 ) -> Executable:
     """See `compiler.compile`."""
     if target not in TARGETS:
@@ -65,14 +67,15 @@ def compile_program(
     function = entry(imported.module)
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
     stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
+    checks = Validation(captured, imported) if validate else Checks()
     with stages.measure("out of place"):
-        make_out_of_place(function)
+        checks.apply("in-place-to-out-of-place", imported.module, lambda module: make_out_of_place(entry(module)))
     with stages.measure("decompose"):
-        Decompose().apply(Context(), imported.module)
+        checks.apply("decompose", imported.module, lambda module: Decompose().apply(Context(), module))
     with stages.measure("verify"):
         verify(imported.module)
     with stages.measure("StableHLO"):
-        stablehlo = lower(imported.module, target=target)
+        stablehlo = checks.lowered(imported.module, lambda module: lower(module, target=target))
     with stages.measure("HLO"):
         signature = signature_of(imported, function)
         names = [b.name for b in signature.bindings]
@@ -88,6 +91,7 @@ def compile_program(
         stages=_stage_texts(captured, imported.module, donate),
     )
     executable.timings, executable.counts = stages.seconds, stages.counts
+    checks.executable(imported.module, stablehlo, executable)
     return executable
 
 
