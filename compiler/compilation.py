@@ -19,8 +19,8 @@ from compiler.frontend.importer import import_graph
 from compiler.frontend.inputs import Captured
 from compiler.lowering.module import lower
 from compiler.program import Program
-from compiler.runtime.executable import Executable
 from compiler.reference import entry
+from compiler.runtime.executable import Executable
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias

@@ -200,7 +200,7 @@ def _rebuild(
             start = (argument.storage_offset() - binding.geometry.offset) * argument.element_size()
             dtype = DTYPES[source.element]
             view = torch.empty(0, dtype=dtype).set_(
-                argument.untyped_storage(), start // dtype.itemsize + source.geometry.offset,
+                argument.untyped_storage(), int(start) // dtype.itemsize + source.geometry.offset,
                 source.geometry.sizes, source.geometry.strides,
             )  # fmt: skip
             return _lazy(view, source.lazy)

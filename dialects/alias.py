@@ -306,5 +306,8 @@ def results(entries: Sequence[ResultAlias]) -> Results:
 
 Alias = Dialect("alias", [], [Effects, Results, Root, Table, Plan, Bindings, Window])
 
-__all__ = ["Access", "Alias", "AliasEntry", "Binding", "Bindings", "DONATED", "ELEMENTWISE", "Effects", "OutputSource", "Plan", "ResultAlias", "Results",
-           "Root", "RootData", "Table", "Window", "effects", "geometry_text", "parse_geometry", "results"]
+__all__ = [
+    "Access", "Alias", "AliasEntry", "Binding", "Bindings", "DONATED", "ELEMENTWISE", "Effects",
+    "OutputSource", "Plan", "ResultAlias", "Results", "Root", "RootData", "Table", "Window", "effects",
+    "geometry_text", "parse_geometry", "results",
+]  # fmt: skip

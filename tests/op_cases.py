@@ -445,9 +445,37 @@ def layer_cases() -> list[Case]:
 # fmt: on
 
 
+def empty_cases() -> list[Case]:
+    """No elements, and 0-d operands."""
+    none, zero = t(0, 3), torch.tensor(1.5)
+    cases = [case(n, none) for n in ("relu", "gelu", "sum", "clone", "any", "all", "prod", "tril", "count_nonzero", "linalg_vector_norm")]
+    for dim in (0, 1):
+        cases += [case(n, none, dim) for n in ("cumsum", "sort", "cummax")]
+        cases += [case(n, none, [dim]) for n in ("sum.dim_IntList", "mean.dim", "logsumexp", "flip")]
+        cases.append(case("_softmax", none, dim, False))
+    cases += [
+        case("topk", t(4), 0), case("arange", 0), case("arange.start_step", 0, 0, 0.5), case("eye", 0), case("full", [0, 2], 3.0),
+        case("mm", t(3, 0), t(0, 2)), case("mm", t(0, 3), t(3, 2)), case("addmm", t(2), t(3, 0), t(0, 2)),
+        case("bmm", t(0, 3, 2), t(0, 2, 4)), case("convolution", t(0, 2, 5), t(3, 2, 3), None, [1], [0], [1], False, [0], 1),
+        case("native_layer_norm", none, [3], t(3), t(3), 1e-5), case("add.Tensor", none, t(1)), case("cat", [none, t(2, 3)]),
+        case("where.self", t(0, 1, dtype=b1), none, zero), case("stack", [none, none]), case("repeat", none, [2, 2]),
+        case("roll", none, [1], [0]), case("constant_pad_nd", none, [0, 0, 1, 0], 2.0), case("var.correction", none, [1]),
+        case("max.dim", none, 1), case("argmax", none, 1), case("view", none, [3, 0]), case("split.Tensor", none, 2, 1),
+        case("view.dtype", none, i32),
+    ]
+    cases += [case(n, zero, 0) for n in ("cumsum", "cumprod", "cummax", "sort", "max.dim", "argmax")]
+    cases += [case(n, zero) for n in ("sum", "mean", "amax", "var.correction", "sort", "argmin", "median", "clone", "t")]
+    cases += [
+        case("_log_softmax", zero, 0, False), case("add.Tensor", zero, torch.tensor(2)), case("topk", zero, 1), case("roll", zero, [1]),
+        case("repeat", zero, [2, 3]), case("expand", zero, [2, 3]), case("linalg_vector_norm", zero, 3),
+    ]
+    return cases
+
+
 FAMILIES = {
     "elementwise": elementwise_cases(),
     "shaping": shaping_cases(),
     "reduction": reduction_cases(),
     "layer": layer_cases(),
+    "empty": empty_cases(),
 }

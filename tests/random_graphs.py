@@ -62,8 +62,12 @@ class _Maker:
 
     def pure(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
         self.compute(node, shape, dense)
-        # What is computed is also seen: brute force knows by values only whether a read matters.
-        self.probes.append(self.hand.f(A.sum.default, self.pool[-1][0]))
+        self.probe(self.pool[-1][0])
+
+    def probe(self, node: fx.Node) -> None:
+        """What is computed or written is also seen: brute force knows by values only whether a read matters."""
+        weighed = self.hand.f(A.cumsum.default, node, 0)
+        self.probes.append(self.hand.f(A.sum.default, weighed))
 
     def compute(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
         f = self.hand.f
@@ -96,8 +100,15 @@ class _Maker:
             self.pool.append((f(A.slice.Tensor, node, 0, start, end), (end - start, *shape[1:]), dense))
 
     def write(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        self.change(node, shape, dense)
+        self.probe(node)
+
+    def change(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
         f, like = self.hand.f, self.like(shape)
-        which = self.random.randrange(8)
+        which = self.random.randrange(7)
+        # Writes that put back what was there would be luck: a copy onto itself, the reverse of one row.
+        if which == 2 and like is node or which == 3 and (like is node or not shape or shape[0] == 1):
+            which = 0
         if which == 0:
             f(A.add_.Tensor, node, self.scalar())
         elif which == 1:
@@ -105,15 +116,13 @@ class _Maker:
         elif which == 2:
             f(A.copy_.default, node, like)
         elif which == 3:
-            f(A.fill_.Scalar, node, self.scalar())
+            f(OPS.reverse_into, node, like)
         elif which == 4:
             f(OPS.scale_, node)
         elif which == 5:
             f(OPS.two_writes, node, like)
-        elif which == 6 and shape:
-            f(OPS.reverse_into, node, like)
         else:
-            self.pool.append((f(A.sub_.Tensor, node, like), shape, dense))
+            self.pool.append((f(A.add_.Tensor, node, like, alpha=1.5), shape, dense))
 
 
 def random_case(seed: int, operations: int = 12, clones: int = 5) -> FxCase:

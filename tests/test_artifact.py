@@ -1,4 +1,4 @@
-"""Saving and loading: whole or not there, equal to the original, independent of it, and closed to anything malformed."""
+"""Saving and loading: whole or not there, equal to the original, independent of it, closed to anything malformed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def tied() -> tuple[Executable, dict[str, torch.Tensor]]:
     )
     body = """
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
-    %long = stablehlo.pad %3, %zero, low = [4], high = [0], interior = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<8xf32>
+    %long = stablehlo.pad %3, %zero, low = [4], high = [0], interior = [0]
+        : (tensor<4xf32>, tensor<f32>) -> tensor<8xf32>
     %new = stablehlo.add %0, %long : tensor<8xf32>
     %c = stablehlo.slice %1 [0:12:3] : (tensor<12xf32>) -> tensor<4xf32>
     %d = stablehlo.add %c, %2 : tensor<4xf32>

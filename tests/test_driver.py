@@ -124,8 +124,9 @@ def test_aliases_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     )
     assert main([source, "-t", "aliases-json"]) == 0
     window = {"element": "f32", "sizes": [2], "strides": [2], "offset": 1}
+    argument = {"name": "p", "kind": "buffer", "parameter": 0, "written": True, "lazy": "", "window": window}
     assert json.loads(capsys.readouterr().out) == {
-        "arguments": [{"name": "p", "kind": "buffer", "parameter": 0, "written": True, "window": window}],
+        "arguments": [argument],
         "alias_table": [{"output": 0, "parameter": 0}],
         "outputs": [
             {"kind": "argument", "index": 0},

@@ -1,4 +1,4 @@
-"""Calls: in place where memory allows it, right where it does not, and refused before anything runs when a guard breaks."""
+"""Calls: in place where memory allows it, right where it does not, and refused when a guard breaks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,13 @@ def test_gaps_between_elements_are_not_written_by_a_copy_back():
     """Columns 0 and 1 of a 4x4 table at an odd address; the program writes all the 14 elements it was given."""
     window = Window((4, 2), (4, 1))
     flat = TensorType("f32", (14,))
-    s = signature([Binding("x", "input", 0, "f32", window, written=True)], [OutputSource("argument", 0)], [flat], [flat], [Alias(0, 0)])  # fmt: skip
+    s = signature(
+        [Binding("x", "input", 0, "f32", window, written=True)],
+        [OutputSource("argument", 0)],
+        [flat],
+        [flat],
+        [Alias(0, 0)],
+    )
     body = """
     %one = stablehlo.constant dense<1.0> : tensor<14xf32>
     %r = stablehlo.add %0, %one : tensor<14xf32>
@@ -124,13 +130,16 @@ def test_a_stretch_that_reaches_over_a_neighbour_is_run_on_a_copy():
     """The parameter begins 16 bytes before its window, where another written argument ends."""
     window, stretch = contiguous(4, offset=4), TensorType("f32", (8,))
     s = signature(
-        [Binding("left", "input", 0, "f32", contiguous(4), written=True), Binding("right", "input", 1, "f32", window, written=True)],
+        [
+            Binding("left", "input", 0, "f32", contiguous(4), written=True),
+            Binding("right", "input", 1, "f32", window, written=True),
+        ],
         [],
         [TensorType("f32", (4,)), stretch],
         [TensorType("f32", (4,)), stretch],
         [Alias(0, 0), Alias(1, 1)],
         out_tree=(),
-    )  # fmt: skip
+    )
     body = """
     %one = stablehlo.constant dense<1.0> : tensor<4xf32>
     %two = stablehlo.constant dense<2.0> : tensor<8xf32>
@@ -146,7 +155,14 @@ def test_a_stretch_that_reaches_over_a_neighbour_is_run_on_a_copy():
 
 def test_a_stretch_that_leaves_its_storage_is_run_on_a_copy():
     stretch = TensorType("f32", (8,))
-    s = signature([Binding("x", "input", 0, "f32", contiguous(4, offset=4), written=True)], [], [stretch], [stretch], [Alias(0, 0)], out_tree=())  # fmt: skip
+    s = signature(
+        [Binding("x", "input", 0, "f32", contiguous(4, offset=4), written=True)],
+        [],
+        [stretch],
+        [stretch],
+        [Alias(0, 0)],
+        out_tree=(),
+    )
     run = executable(s, "%r = stablehlo.add %0, %0 : tensor<8xf32>\nreturn %r : tensor<8xf32>")
     x = torch.ones(4)
     run(x)
@@ -158,12 +174,15 @@ def test_two_arguments_in_one_parameter(shift: int):
     """f(row, flat): row.add_(1) where row is the second row of flat; flat sees it."""
     flat = TensorType("f32", (8,))
     s = signature(
-        [Binding("row", "input", 0, "f32", contiguous(4, offset=4), written=True), Binding("flat", "input", 0, "f32", contiguous(8))],
+        [
+            Binding("row", "input", 0, "f32", contiguous(4, offset=4), written=True),
+            Binding("flat", "input", 0, "f32", contiguous(8)),
+        ],
         [OutputSource("argument", 1), OutputSource("argument_view", 1, "f32", Window((2,), (4,), 1))],
         [flat],
         [flat],
         [Alias(0, 0)],
-    )  # fmt: skip
+    )
     body = """
     %c = stablehlo.constant dense<[0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]> : tensor<8xf32>
     %r = stablehlo.add %0, %c : tensor<8xf32>
@@ -225,7 +244,13 @@ def test_every_element_type_in_and_out(element: str, shift: int):
 
 def test_bf16_state_travels_as_integers_and_keeps_its_bits():
     kind = TensorType("ui16", (4,))
-    s = signature([Binding("x", "input", 0, "bf16", contiguous(4), written=True)], [OutputSource("result", 1, "bf16", contiguous(4))], [kind], [kind, kind], [Alias(0, 0)])  # fmt: skip
+    s = signature(
+        [Binding("x", "input", 0, "bf16", contiguous(4), written=True)],
+        [OutputSource("result", 1, "bf16", contiguous(4))],
+        [kind],
+        [kind, kind],
+        [Alias(0, 0)],
+    )
     body = "%r = stablehlo.reverse %0, dims = [0] : tensor<4xui16>\nreturn %r, %0 : tensor<4xui16>, tensor<4xui16>"
     run = executable(s, body)
     x = aligned(4, dtype=torch.bfloat16)
@@ -240,7 +265,13 @@ def test_bf16_state_travels_as_integers_and_keeps_its_bits():
 def test_scalars_and_empty_tensors(sizes: tuple[int, ...]):
     kind, window = TensorType("f32", sizes), contiguous(*sizes)
     text = f"tensor<{''.join(f'{n}x' for n in sizes)}f32>"
-    s = signature([Binding("x", "input", 0, "f32", window, written=True)], [OutputSource("result", 1, "f32", window)], [kind], [kind, kind], [Alias(0, 0)])  # fmt: skip
+    s = signature(
+        [Binding("x", "input", 0, "f32", window, written=True)],
+        [OutputSource("result", 1, "f32", window)],
+        [kind],
+        [kind, kind],
+        [Alias(0, 0)],
+    )
     run = executable(
         s, f"%r = stablehlo.add %0, %0 : {text}\n%z = stablehlo.negate %0 : {text}\nreturn %r, %z : {text}, {text}"
     )
@@ -421,7 +452,12 @@ def test_overlap_with_a_written_argument_is_refused(shift: int):
 
 def test_reading_arguments_may_overlap():
     kind, window = TensorType("f32", (4,)), contiguous(4)
-    s = signature([Binding("a", "input", 0, "f32", window), Binding("b", "input", 1, "f32", window)], [OutputSource("result", 0, "f32", window)], [kind, kind], [kind])  # fmt: skip
+    s = signature(
+        [Binding("a", "input", 0, "f32", window), Binding("b", "input", 1, "f32", window)],
+        [OutputSource("result", 0, "f32", window)],
+        [kind, kind],
+        [kind],
+    )
     run, x = executable(s, "%r = stablehlo.add %0, %1 : tensor<4xf32>\nreturn %r : tensor<4xf32>"), numbers(6)
     assert torch.equal(run(x[:4], x[:4]), x[:4] * 2) and torch.equal(run(x[:4], x[2:]), x[:4] + x[2:])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxlib import _jax, utils, xla_client
+from jaxlib import _jax, utils, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 DTYPES = {

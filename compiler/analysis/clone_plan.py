@@ -14,9 +14,9 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import Eligible, find_copies
+from compiler.analysis.copies import Objection, find_copies
 from compiler.analysis.interference import Copy, Interference, touches
-from compiler.analysis.selection import Clause, choose, satisfied
+from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
 from dialects.alias import Root as RootAttr
@@ -35,15 +35,15 @@ class ClonePlan:
 
 
 def plan_clones(
-    function: FuncOp, objective: Objective = "bytes", eligible: Eligible = lambda op, source, result: True
+    function: FuncOp, objective: Objective = "bytes", objection: Objection = lambda op, source, result: ""
 ) -> ClonePlan:
     """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
     fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
-    copies, refusals = find_copies(analysis, eligible)
+    copies, refusals = find_copies(analysis, objection)
     reasons: dict[CallOp, Remark] = {}
     for refusal in refusals:
-        reasons[refusal.op] = Remark(site(refusal.op), 0, refusal.reason)
+        reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     order = _weights(copies, objective)
     kept, conflicts = _settle(analysis, copies, order, reasons)
     for copy in copies:
@@ -79,17 +79,18 @@ def _settle(
         if not alone:
             break
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
-    kept = choose(weights, clauses)
-    stale = list(interference.classes)
+    solved: Solved = {}
+    kept = choose(weights, clauses, solved)
+    stale, writers = list(interference.classes), 2
     before: dict[int, frozenset[int]] = {}
     while stale:
-        fresh = [c for one in stale for c in judge.conflicts(one, kept)]
-        fresh = [c for c in fresh if not satisfied(c.clause, kept)]
+        fresh = [c for one in stale for c in judge.conflicts(one, kept, writers) if not satisfied(c.clause, kept)]
         for conflict in fresh:
             clauses.setdefault(conflict.clause, conflict)
         before.update((id(one), _of(one.copies, kept)) for one in stale)
-        kept = choose(weights, clauses) if fresh else kept
+        kept = choose(weights, clauses, solved) if fresh else kept
         stale = [one for one in interference.classes if before[id(one)] != _of(one.copies, kept)]
+        writers *= 4  # a value with many writers must not take as many rounds
     return kept, list(clauses.values())
 
 

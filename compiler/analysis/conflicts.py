@@ -65,12 +65,16 @@ class Judge:
         self.interference = interference
         self.protected, self.given, self.donated = protected, given, donated
         self.analysis = interference.analysis
+        self._paths: tuple[dict[Root, frozenset[int]], ...] = ({}, {})
 
     # -- values --------------------------------------------------------------------------------
 
-    def conflicts(self, one: Class, kept: frozenset[int]) -> list[Conflict]:
-        """The conflicts that are left in a class when exactly the copies of `kept` stay."""
-        return _Run(self, one, kept).conflicts()
+    def conflicts(self, one: Class, kept: frozenset[int], writers: int = 1) -> list[Conflict]:
+        """The conflicts that are left in a class when exactly the copies of `kept` stay.
+
+        For each wrong read, up to `writers` of the writes that came between are named; none is missed altogether.
+        """
+        return _Run(self, one, kept, writers).conflicts()
 
     # -- layout --------------------------------------------------------------------------------
 
@@ -153,15 +157,17 @@ class Judge:
 
         `exactly` counts the strides of dimensions of size 1 too.
         """
-        found: list[int] = []
-        copy = self.interference.above.get(root)
-        while copy is not None:
-            found.append(copy.number)
+        known, climbed = self._paths[exactly], list[Copy]()
+        while root not in known and (copy := self.interference.above.get(root)) is not None:
+            climbed.append(copy)
+            root = copy.parent
+        path = known.get(root, frozenset())
+        for copy in reversed(climbed):
             own, source = self._windows(copy)
-            if own.strides != source.strides if exactly else not same_strides(own, source):
-                return frozenset(found)
-            copy = self.interference.above.get(copy.parent)
-        return frozenset()
+            changes = own.strides != source.strides if exactly else not same_strides(own, source)
+            path = frozenset({copy.number}) if changes else path | {copy.number} if path else path
+            known[copy.child] = path
+        return path
 
     def _moved(self, root: Root, modulus: int) -> frozenset[int]:
         """The copies that, all removed, move the root by bytes that `modulus` does not divide (0: that are not none)."""
@@ -183,8 +189,8 @@ class Judge:
 class _Run:
     """One run through a class: what its roots hold, and what the joined memory holds."""
 
-    def __init__(self, judge: Judge, one: Class, kept: frozenset[int]):
-        self.judge, self.one, self.kept = judge, one, kept
+    def __init__(self, judge: Judge, one: Class, kept: frozenset[int], writers: int):
+        self.judge, self.one, self.kept, self.limit = judge, one, kept, writers
         self.tree = judge.interference
         self.top: dict[Root, Root] = {one.base: one.base}
         for copy in one.copies:
@@ -194,6 +200,10 @@ class _Run:
         self.joined: dict[Root, np.ndarray] = {}
         self.writer: dict[Root, np.ndarray] = {}
         self.writes: list[tuple[Operation, Root]] = []
+        self.places: list[Atoms] = []  # of each write, in its joined memory
+        self.first: dict[Root, np.ndarray] = {}  # per joined memory: the first write to each atom
+        self.next: dict[int, np.ndarray] = {}  # per write: the write that came next to each of its atoms
+        self.moves = False
         self.found: dict[tuple[str, Clause], Conflict] = {}
         self._open(one.base)
 
@@ -201,6 +211,7 @@ class _Run:
         if self.top[root] is root and root in self.joint:
             self.joined[root] = self.own[root].copy()
             self.writer[root] = np.full(len(self.own[root]), -1, np.int64)
+            self.first[root] = self.writer[root].copy()
 
     def conflicts(self) -> list[Conflict]:
         for _, op, copy, touched in self.one.steps:
@@ -256,23 +267,64 @@ class _Run:
         if top not in self.joint:
             return
         place = within(self.one.area[top], atoms)
-        wrong = self.own[root][within(self.one.area[root], atoms)] != self.joined[top][place]
-        if wrong.any():
-            for number in np.unique(self.writer[top][place][wrong]):
-                writer, other = self.writes[number]
+        own = self.own[root][within(self.one.area[root], atoms)]
+        wrong = np.flatnonzero(own != self.joined[top][place])
+        if len(wrong) == 0:
+            return
+        numbers, samples = np.unique(self.writer[top][place][wrong], return_index=True)
+        for number, sample in zip(numbers, wrong[samples], strict=True):
+            atom = place.start + sample if isinstance(place, slice) else place[sample]
+            for between in self._between(top, int(atom), int(own[sample]) - 1, int(number)):
+                writer, other = self.writes[between]
                 self._add(kind, Clause(self.tree.path(root, other), remove), reader, writer, detail)
 
+    def _between(self, top: Root, atom: int, after: int, last: int) -> list[int]:
+        """Writes to an atom of joined memory since the one numbered `after`, the earliest ones first.
+
+        Each of them alone is in conflict with whoever expects the value from `after`, unless some later write puts that
+        value back; with such moves of values in play, only the last write is sure to be.
+        """
+        if self.moves:
+            return [last]
+        mine = after >= 0 and self.top[self.writes[after][1]] is top
+        found: list[int] = []
+        number = self._following(after, atom) if mine else int(self.first[top][atom])
+        while number >= 0 and len(found) < self.limit:
+            found.append(number)
+            number = self._following(number, atom)
+        return found or [last]
+
+    def _following(self, number: int, atom: int) -> int:
+        """The write that came next to an atom, or -1."""
+        if number not in self.next:
+            return -1
+        place = self.places[number]
+        return int(self.next[number][atom - place.start if isinstance(place, slice) else np.searchsorted(place, atom)])
+
     def _write(self, op: Operation, touch: Touch, touched: list[Touch]) -> None:
+        number = len(self.writes)
         self.writes.append((op, touch.root))
+        self.places.append(slice(0, 0))
         atoms = self._atoms(touch)
         values = self._moved_values(op, touch, touched)
-        number = len(self.writes)
-        self.own[touch.root][within(self.one.area[touch.root], atoms)] = number if values is None else values
+        self.moves = self.moves or values is not None
+        self.own[touch.root][within(self.one.area[touch.root], atoms)] = number + 1 if values is None else values
         top = self.top[touch.root]
-        if top in self.joint:
-            place = within(self.one.area[top], atoms)
-            self.joined[top][place] = number if values is None else values
-            self.writer[top][place] = number - 1
+        if top not in self.joint:
+            return
+        place = self.places[number] = within(self.one.area[top], atoms)
+        before = self.writer[top][place]
+        for earlier in np.unique(before):
+            mine = np.flatnonzero(before == earlier) + (place.start if isinstance(place, slice) else 0)
+            mine = mine if isinstance(place, slice) else place[mine]
+            if earlier < 0:
+                self.first[top][mine] = number
+            else:
+                if earlier not in self.next:
+                    self.next[int(earlier)] = np.full(count(self.places[earlier]), -1, np.int64)
+                self.next[int(earlier)][within(self.places[earlier], mine)] = number
+        self.joined[top][place] = number + 1 if values is None else values
+        self.writer[top][place] = number
 
     def _moved_values(self, op: Operation, touch: Touch, touched: list[Touch]) -> np.ndarray | None:
         """The values that a `copy_` moves to the same bytes of joined memory: those of its source, not new ones."""

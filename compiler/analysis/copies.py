@@ -20,8 +20,8 @@ _KEEPS_VALUE = frozenset({"memory_format", "dtype", "non_blocking", "layout"})
 """Keywords of these operators that have no say in where the result lives."""
 
 
-Eligible = Callable[[CallOp, SSAValue, SSAValue], bool]
-"""Whether a copy, with its source and its result, may go as far as the caller is concerned."""
+Objection = Callable[[CallOp, SSAValue, SSAValue], str]
+"""Why a copy, given with its source and its result, must stay as far as the caller is concerned, or ""."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,12 @@ class Refusal:
     """A copy that cannot be judged, and why."""
 
     op: CallOp
+    bytes: int
     reason: str
 
 
 def find_copies(
-    analysis: AliasAnalysis, eligible: Eligible = lambda op, source, result: True
+    analysis: AliasAnalysis, objection: Objection = lambda op, source, result: ""
 ) -> tuple[list[Copy], list[Refusal]]:
     """Copies in program order that may go if nothing interferes, and those that cannot be judged."""
     copies: list[Copy] = []
@@ -41,14 +42,14 @@ def find_copies(
     order = {op: time for time, op in enumerate(analysis.function.body.block.ops)}
     for op in order:
         pair = (_copied(op) or _filled(op, analysis, order)) if isinstance(op, CallOp) else None
-        if pair is None or not isinstance(op, CallOp) or not eligible(op, *pair):
+        if pair is None or not isinstance(op, CallOp):
             continue
         source, result = (analysis.location(value) for value in pair)
         if source.element != result.element:
             continue
-        reason = _unknown(source, result)
+        reason = objection(op, *pair) or _unknown(source, result)
         if reason:
-            refusals.append(Refusal(op, reason))
+            refusals.append(Refusal(op, 0 if result.region is None else _bytes(result.region), reason))
             continue
         parent, child = source.roots[0], result.roots[0]
         copies.append(Copy(len(copies), op, *pair, parent, child, _bytes(result.region)))
@@ -99,7 +100,7 @@ def _unknown(source: Location, result: Location) -> str:
 
 
 def _bytes(region: Region | None) -> int:
-    assert region is not None
+    assert region is not None, "a copy of unknown size has been refused"
     first, last = extent(region)
     return last - first
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 EXACT_COPIES = 64
-SEARCH_WORK = 1_000_000
+SEARCH_WORK = 200_000
 
 
 class Clause(NamedTuple):
@@ -23,11 +23,18 @@ class Clause(NamedTuple):
     remove: frozenset[int] = frozenset()
 
 
-def choose(weights: Sequence[int], clauses: Iterable[Clause]) -> frozenset[int]:
+Solved = dict[frozenset[Clause], set[int]]
+"""Answers to independent problems, for the next call with the same weights."""
+
+
+def choose(weights: Sequence[int], clauses: Iterable[Clause], solved: Solved) -> frozenset[int]:
     """The copies to keep, by number: least total weight under all clauses."""
     kept: set[int] = set()
     for component in _components(_minimal(set(clauses))):
-        kept |= _solve(weights, component)
+        problem = frozenset(component)
+        if problem not in solved:
+            solved[problem] = _solve(weights, component)
+        kept |= solved[problem]
     return frozenset(kept)
 
 

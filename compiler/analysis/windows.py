@@ -100,6 +100,23 @@ def covers_all(shape: tuple[int, ...], window: Geometry) -> bool:
     return window.offset == 0 and _tight(window)
 
 
+def coalesced(window: Geometry) -> Geometry:
+    """The same elements in the same order with as few dimensions as possible.
+
+    >>> coalesced(Geometry((2, 3, 4), (24, 4, 1), 5))
+    Geometry(sizes=(2, 12), strides=(24, 1), offset=5)
+    """
+    runs: list[tuple[int, int]] = []
+    for size, stride in zip(window.sizes, window.strides, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = (runs[-1][0] * size, stride)
+        else:
+            runs.append((size, stride))
+    return Geometry(tuple(size for size, _ in runs), tuple(stride for _, stride in runs), window.offset)
+
+
 def permutation(window: Geometry) -> tuple[int, ...]:
     """Window dimensions from the outermost in memory inwards (stable; size-one dimensions keep their place last)."""
     return tuple(sorted(range(len(window.sizes)), key=lambda i: (window.sizes[i] == 1, -window.strides[i])))

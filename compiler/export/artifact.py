@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 
 from compiler.errors import CompileError
-from compiler.export.elements import DTYPES, ELEMENTS
+from compiler.export.elements import DTYPES, ELEMENTS, with_lazy
 from compiler.export.hlo import interface
 from compiler.export.signature import Signature, Window
 from compiler.export.signature_json import (
@@ -112,8 +112,8 @@ def _write_state(state: Mapping[str, torch.Tensor], directory: Path, files: dict
         file = f"state/{numbers[storage._cdata]}.bin"
         if file not in files:
             whole = torch.empty(0, dtype=torch.uint8).set_(storage, start, (end - start,), (1,))
-            files[file] = _put(directory / file, memoryview(whole.numpy()))
-        offset = tensor.storage_offset() - start // tensor.dtype.itemsize if tensor.numel() else 0
+            files[file] = _put(directory / file, whole.numpy().data)
+        offset = int(tensor.storage_offset()) - start // tensor.dtype.itemsize if tensor.numel() else 0
         window = Window(tuple(tensor.shape), tensor.stride(), offset)
         lazy = ",".join(bit for bit, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
         entries.append({"name": name, "file": file, "lazy": lazy, **window_to_json(ELEMENTS[tensor.dtype], window)})
@@ -122,9 +122,9 @@ def _write_state(state: Mapping[str, torch.Tensor], directory: Path, files: dict
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte and end of a tensor in its storage."""
-    window = Window(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    window = Window(tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
     end = window.reach * tensor.dtype.itemsize
-    return (tensor.storage_offset() * tensor.dtype.itemsize, end) if end else (0, 0)
+    return (window.offset * tensor.dtype.itemsize, end) if end else (0, 0)
 
 
 def _put(path: Path, data: bytes | memoryview) -> dict[str, Any]:
@@ -232,8 +232,7 @@ def _read_state(root: Path, node: Node, files: dict[str, dict[str, Node]], liste
             tensor = torch.empty(0, dtype=dtype).set_(storage, window.offset, window.sizes, window.strides)
         except (RuntimeError, OverflowError) as error:
             raise entry.error(f"{name!r} has no valid geometry: {error}") from error
-        tensor = tensor.conj() if "conj" in lazy else tensor
-        state[name] = torch._neg_view(tensor) if "neg" in lazy else tensor
+        state[name] = with_lazy(tensor, lazy)
     return state
 
 

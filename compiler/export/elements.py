@@ -1,4 +1,4 @@
-"""Element types at the border to PyTorch: the MLIR spelling on one side, the dtype on the other."""
+"""Element types and lazy bits at the border to PyTorch: our spelling on one side, what PyTorch has on the other."""
 
 from __future__ import annotations
 
@@ -31,3 +31,17 @@ ELEMENTS: dict[torch.dtype, str] = {dtype: element for element, dtype in DTYPES.
 def element_size(element: str) -> int:
     """Bytes of one element in memory (bool: one)."""
     return DTYPES[element].itemsize
+
+
+def with_lazy(tensor: torch.Tensor, bits: str) -> torch.Tensor:
+    """A view of a tensor without lazy bits that has these: "", "conj", "neg" or "conj,neg"."""
+    if "conj" in bits:
+        tensor = tensor.conj()
+    return torch._neg_view(tensor) if "neg" in bits else tensor
+
+
+def without_lazy(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of a tensor that shows its memory as it is."""
+    if tensor.is_conj():
+        tensor = tensor.conj()
+    return torch._neg_view(tensor) if tensor.is_neg() else tensor

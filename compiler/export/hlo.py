@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
-from jaxlib import _hlo, _jax
+from jaxlib import _hlo, _jax  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, stablehlo

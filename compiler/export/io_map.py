@@ -1,4 +1,4 @@
-"""The flat FX contract of a program: which results are an argument's memory, and which results are added for written arguments.
+"""The flat FX contract of a program: results that are an argument's memory, and results added for written arguments.
 
 Positions count the arguments of the original program and its tensor results, whatever became of them in HLO.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class IoMap(NamedTuple):
-    """`results` maps a result to the argument whose memory it is; results from `original_output_count` on are added ones."""
+    """Result -> argument whose memory it is; results from `original_output_count` on are added ones."""
 
     results: dict[int, int]
     original_output_count: int

@@ -180,7 +180,7 @@ def check(s: Signature) -> None:
 
 
 def check_aliases(aliases: Iterable[tuple[int, int]], parameters: Sequence[Any], results: Sequence[Any]) -> None:
-    """Raise CompileError for a table that XLA would mistake, or abort the process on. Types are compared by equality."""
+    """Raise CompileError for a table that XLA would mistake, or abort the process on. Types compare by equality."""
 
     def require(condition: bool, message: str) -> None:
         if not condition:

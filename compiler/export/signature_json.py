@@ -35,8 +35,8 @@ def signature_to_json(s: Signature) -> dict[str, Any]:
         "parameters": [{"element": t.element, "shape": list(t.shape)} for t in s.parameters],
         "results": [{"element": t.element, "shape": list(t.shape)} for t in s.results],
         "arguments": [
-            {"name": b.name, "kind": b.kind, "parameter": b.parameter if b.parameter >= 0 else None, "written": b.written,
-             "lazy": b.lazy, **window_to_json(b.element, b.window)}
+            {"name": b.name, "kind": b.kind, "parameter": b.parameter if b.parameter >= 0 else None,
+             "written": b.written, "lazy": b.lazy, **window_to_json(b.element, b.window)}
             for b in s.bindings
         ],
         "aliases": [{"output": a.output, "parameter": a.parameter, "kind": "must-alias"} for a in s.aliases],

@@ -1,4 +1,4 @@
-"""JSON read with suspicion: every value has the type and range that is asked for, or the error says where it has not."""
+"""JSON read with suspicion: every value has the type and range asked for, or the error says where it has not."""
 
 from __future__ import annotations
 

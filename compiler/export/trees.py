@@ -53,15 +53,15 @@ def _encode(tree: pytree.TreeSpec, leaves: Iterator[Leaf], kind: str) -> Any:
 
 def _registered(tree: pytree.TreeSpec) -> tuple[str, Any]:
     """Serialised name and context of a container of another type."""
-    type_ = tree.context if tree.type is pytree.namedtuple else tree.type  # pyright: ignore
+    type_ = tree.context if tree.type is pytree.namedtuple else tree.type
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type_)
     name = _name(type_)
     if known is None or not name:
         raise CompileError(
             f"a {getattr(type_, '__name__', type_)} among the arguments or results cannot be saved",
-            hint="use tuples, lists and dicts, or register the type with torch.utils._pytree under a serialized_type_name",
+            hint="use tuples, lists and dicts, or register the type with pytree under a serialized_type_name",
         )
-    if tree.type is pytree.namedtuple:  # pyright: ignore
+    if tree.type is pytree.namedtuple:
         return name, None
     dump = known.to_dumpable_context
     return name, dump(tree.context) if dump else tree.context
@@ -130,7 +130,7 @@ def _decode_registered(node: Node, kind: str, leaves: list[Leaf]) -> pytree.Tree
     if issubclass(type_, tuple) and hasattr(type_, "_fields"):
         if len(children) != len(type_._fields):  # pyright: ignore
             raise node.error(f"{name} has {len(type_._fields)} fields, not {len(children)}")  # pyright: ignore
-        return pytree.TreeSpec(pytree.namedtuple, type_, children)  # pyright: ignore
+        return pytree.TreeSpec(pytree.namedtuple, type_, children)
     if definition.from_dumpable_context:
         try:
             context = definition.from_dumpable_context(context)

@@ -15,14 +15,14 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.pt2 import load_exported
-from compiler.frontend.sources import traceback_source
+from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.program import Leaf
 
 
@@ -132,6 +132,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     outcome = _Outcome()
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        mode = get_proxy_mode()
+        if mode is not None:  # by itself the tracer keeps frames of functions called `forward` only
+            mode.tracer._filter_traceback_frames = keep_user_frames
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)

@@ -33,10 +33,11 @@ from xdsl.ir import Block, Operation, Region
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
 from compiler.frontend.constants import SMALL, constant_data
-from compiler.frontend.expansion import Expander, Expansion, Slot
+from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
+from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
 from dialects.alias import Root as RootAttr
@@ -51,7 +52,7 @@ def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
-    return _Importer(captured, kernels).program()
+    return Importer(captured, kernels).program()
 
 
 _INLINED = {
@@ -68,7 +69,7 @@ _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", 
 _OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
 
 
-class _Importer:
+class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
     def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS) -> None:
@@ -239,8 +240,8 @@ class _Importer:
         target = node.target
         if node.op == "get_attr":
             return self._attribute(graph, str(target))
-        args = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args: Any = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs: Any = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
         if node.op == "call_function":
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]

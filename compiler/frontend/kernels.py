@@ -16,8 +16,9 @@ from xdsl.ir import Attribute
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.constants import attribute
-from compiler.frontend.expansion import Expander, Expansion, Made, Slot, Step
+from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Handle, element_of
+from compiler.frontend.recording import Expansion, Made, Slot, Step
 from dialects.alias import ResultAlias, effects, results
 from dialects.fx import Constant, Operand, ValueForm, ValueFormData, ValueOutput
 from dialects.types import ELEMENTS, row_major

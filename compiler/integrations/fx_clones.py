@@ -71,7 +71,7 @@ def eliminate_clones(
         imported = import_host_graph(graph, example_inputs, names)
     except CompileError as error:
         return CloneReport((), tuple(_unjudged(node, error) for node in graph.nodes if node.target in CLONES), 0)
-    plan = plan_clones(imported.function, objective, lambda *copy: _whole(*copy, imported))
+    plan = plan_clones(imported.function, objective, lambda *copy: _objection(*copy, imported))
     editor = _Editor(graph, imported)
     edits = [editor.edit(copy) for copy in plan.removed]
     outcome = apply_plan(imported.function, plan)
@@ -97,35 +97,34 @@ def _unjudged(node: fx.Node, error: CompileError) -> Remark:
     return Remark(Site(str(node.target), node.name, str(node_source(node) or "")), 0, error.message)
 
 
-def _whole(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> bool:
-    """Whether removing the op is removing a node, and every user of it would run the same way on its source."""
-    node = imported.node_of.get(op)
-    if node is None or imported.ops_of[node] != [op]:
-        return False
+def _objection(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> str:
+    """Why a copy cannot be taken out of the graph, or ""."""
     maker = result.owner
-    if maker is not op:
-        made = imported.node_of.get(maker) if isinstance(maker, Operation) else None
-        if made is None or imported.ops_of[made] != [maker] or made not in node.all_input_nodes:
-            return False
+    for part in (op, maker):
+        node = imported.node_of.get(part) if isinstance(part, Operation) else None
+        if node is None or imported.ops_of[node] != [part]:
+            return "it is a part of what its node does"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
-        return True
-    return _overloads_only(node, imported)
+        return ""
+    user = _chooses_by_strides(imported.node_of[op], imported)
+    return f"{user.name} may do something else on other strides" if user is not None else ""
 
 
-def _overloads_only(node: fx.Node, imported: Imported) -> bool:
-    """Whether no user looks at strides to choose what it does, as `contiguous` and `reshape` do."""
+def _chooses_by_strides(node: fx.Node, imported: Imported) -> fx.Node | None:
+    """A user that may look at strides to choose what it does, as `contiguous` and `reshape` do."""
     root = _root(imported.env[node])
     pending, seen = [node], {node}
     while pending:
         for user in pending.pop().users:
-            if user.op != "output" and not (user.op == "call_function" and isinstance(user.target, OpOverload)):
-                return False
-            if user.op != "output" and len(imported.ops_of.get(user, ())) != 1:
-                return False
-            if user not in seen and user.op != "output" and _root(imported.env[user]) is root:
+            if user.op == "output":
+                continue
+            overload = user.op == "call_function" and isinstance(user.target, OpOverload)
+            if not overload or len(imported.ops_of.get(user, ())) != 1:
+                return user
+            if user not in seen and _root(imported.env[user]) is root:
                 seen.add(user)
                 pending.append(user)
-    return True
+    return None
 
 
 def _root(value: Any) -> Any:

@@ -24,7 +24,7 @@ from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.elementwise import mark_elementwise
 from compiler.frontend.forms import Handle, Root
-from compiler.frontend.importer import _Importer
+from compiler.frontend.importer import Importer
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
 from dialects.fx import CallOp, Operand
@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _HostImporter(_Importer):
+class _HostImporter(Importer):
     """Imports what the compiler's importer refuses as calls with declared or unknown effects."""
 
     def __init__(self, captured: Captured) -> None:

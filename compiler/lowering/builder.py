@@ -63,7 +63,8 @@ class Builder:
 
     def once(self, key: tuple[Any, ...], emit: Callable[[], ir.Value]) -> ir.Value:
         """What `emit` gives, emitted once a block: the same position tensor is prepared for every layer's cache."""
-        here = (ir.InsertionPoint.current.block, *key)
+        point: Any = ir.InsertionPoint.current
+        here = (point.block, *key)
         found = self._repeated.get(here)
         if found is None:
             found = self._repeated[here] = emit()

@@ -38,10 +38,10 @@ class _Geometry:
         return [d * (k - 1) for d, k in zip(self.dilation, kernel, strict=True)]
 
 
-def _padding(widths: list[tuple[int, int]]) -> ir.DenseElementsAttr:
+def _padding(widths: list[tuple[int, int]]) -> ir.DenseIntElementsAttr:
     i64 = ir.IntegerType.get_signless(64)
     numbers: list[ir.Attribute] = [ir.IntegerAttr.get(i64, width) for pair in widths for width in pair]
-    return ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get((len(widths), 2), i64))
+    return ir.DenseIntElementsAttr(ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get((len(widths), 2), i64)))
 
 
 def _correlate(b: Builder, x: ir.Value, weight: ir.Value, how: _Geometry, shape: tuple[int, ...]) -> ir.Value:

@@ -67,9 +67,8 @@ def _running_count(b: Builder, mask: ir.Value) -> ir.Value:
     if size <= 1:
         return counts
     i64 = b.elements["i64"]
-    padding = ir.DenseElementsAttr.get(
-        [ir.IntegerAttr.get(i64, size - 1), ir.IntegerAttr.get(i64, 0)], ir.RankedTensorType.get([1, 2], i64)
-    )
+    widths: list[ir.Attribute] = [ir.IntegerAttr.get(i64, size - 1), ir.IntegerAttr.get(i64, 0)]
+    padding = ir.DenseIntElementsAttr(ir.DenseElementsAttr.get(widths, ir.RankedTensorType.get([1, 2], i64)))
     op = hlo.ReduceWindowOp([counts.type], [counts], [b.splat(0, "i64")], [size], padding=padding)
     b.region(op, [b.tensor("i64", ())] * 2, hlo.add)
     return op.results[0]

@@ -18,13 +18,57 @@ def contract(
     b: Builder, left: ir.Value, right: ir.Value, contracted: tuple[Sequence[int], Sequence[int]],
     batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> ir.Value:  # fmt: skip
-    """dot_general in the accumulation type: batch dimensions, then the free ones of `left`, then of `right`."""
+    """dot_general in the accumulation type: batch dimensions, then the free ones of `left`, then of `right`.
+
+    An operand that is a transpose is contracted where it lies: XLA's CPU back end would copy a transposed weight for
+    every matrix-vector product.
+    """
+    left, batch_left, contracted_left = _untransposed(b, left, batch[0], contracted[0])
+    right, batch_right, contracted_right = _untransposed(b, right, batch[1], contracted[1])
+    batch, contracted = (batch_left, batch_right), (contracted_left, contracted_right)
+    shared = _without_broadcast(right, *batch, contracted[1])
+    if shared is not None:  # one matrix for the whole batch: the batch is nothing but more rows
+        right, contracted = shared[0], (contracted[0], shared[1])
+        right, _, contracted_right = _untransposed(b, right, (), contracted[1])
+        batch, contracted = ((), ()), (contracted[0], contracted_right)
     numbers = hlo.DotDimensionNumbers.get(list(batch[0]), list(batch[1]), list(contracted[0]), list(contracted[1]))
     have, other = b.shape(left), b.shape(right)
     shape = [have[d] for d in batch[0]]
     shape += [s for d, s in enumerate(have) if d not in batch[0] and d not in contracted[0]]
     shape += [s for d, s in enumerate(other) if d not in batch[1] and d not in contracted[1]]
     return hlo.dot_general(b.tensor(wide(b.element(left)), tuple(shape)), left, right, numbers)
+
+
+def _untransposed(
+    b: Builder, value: ir.Value, batch: Sequence[int], contracted: Sequence[int]
+) -> tuple[ir.Value, Sequence[int], Sequence[int]]:
+    """The operand of a transpose, with the dimensions renumbered, where the free ones keep their order."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "stablehlo.transpose":
+        return value, batch, contracted
+    order = list(ir.DenseI64ArrayAttr(owner.attributes["permutation"]))
+    free = [order[d] for d in range(len(order)) if d not in batch and d not in contracted]
+    if free != sorted(free):
+        return value, batch, contracted
+    return owner.operands[0], [order[d] for d in batch], [order[d] for d in contracted]
+
+
+def _without_broadcast(
+    right: ir.Value, batch_left: Sequence[int], batch_right: Sequence[int], contracted: Sequence[int]
+) -> tuple[ir.Value, Sequence[int]] | None:
+    """What `right` repeats over its batch dimensions, where these lead both operands, and what is contracted in it."""
+    owner = right.owner
+    count = len(batch_right)
+    if not count or isinstance(owner, ir.Block) or owner.name != "stablehlo.broadcast_in_dim":
+        return None
+    if list(batch_left) != list(range(count)) or list(batch_right) != list(range(count)):
+        return None
+    dimensions = list(ir.DenseI64ArrayAttr(owner.attributes["broadcast_dimensions"]))
+    inner = owner.operands[0]
+    whole = list(ir.RankedTensorType(right.type).shape)[count:]
+    if dimensions != list(range(count, count + len(whole))) or list(ir.RankedTensorType(inner.type).shape) != whole:
+        return None
+    return inner, [d - count for d in contracted]
 
 
 def matrix_product(b: Builder, left: ir.Value, right: ir.Value) -> ir.Value:

@@ -16,7 +16,16 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from compiler.analysis.windows import BROADCAST, Box, covers_all, find_box, is_identity, overlaps_itself, permutation
+from compiler.analysis.windows import (
+    BROADCAST,
+    Box,
+    coalesced,
+    covers_all,
+    find_box,
+    is_identity,
+    overlaps_itself,
+    permutation,
+)
 from compiler.lowering.builder import Builder
 from dialects.types import ELEMENTS, Geometry
 
@@ -160,14 +169,25 @@ def _read_box(b: Builder, base: ir.Value, window: Geometry, box: Box) -> ir.Valu
     if box.counts != box.dims:
         ends = [s + (c - 1) * k + 1 for s, c, k in zip(box.starts, box.counts, box.steps, strict=True)]
         block = hlo.slice(block, list(box.starts), ends, list(box.steps))
-    run = [piece for pieces in box.pieces for piece in pieces]
-    used = [piece.axis for piece in run if piece.axis != BROADCAST]
-    ascending = sorted(used)
-    block = b.reshape(block, tuple(box.counts[axis] for axis in ascending))
-    block = b.transpose(block, [ascending.index(axis) for axis in used])
-    if len(used) < len(run):
-        places = [i for i, piece in enumerate(run) if piece.axis != BROADCAST]
-        block = hlo.broadcast_in_dim(b.tensor(b.element(base), tuple(p.size for p in run)), block, places)
+    # Axes that stay together and in order become one before the transpose, so that nothing is reshaped after it.
+    ascending = sorted(piece.axis for pieces in box.pieces for piece in pieces if piece.axis != BROADCAST)
+    rank = {axis: place for place, axis in enumerate(ascending)}
+    runs: list[tuple[int, int]] = []  # place of the first axis (BROADCAST: none) and size
+    for pieces in box.pieces:
+        last = None
+        for piece in pieces:
+            place = rank.get(piece.axis, BROADCAST)
+            if last is not None and place == last + 1 and last != BROADCAST:
+                runs[-1] = (runs[-1][0], runs[-1][1] * piece.size)
+            else:
+                runs.append((place, piece.size))
+            last = place
+    kept = sorted(run for run in runs if run[0] != BROADCAST)
+    block = b.reshape(block, tuple(size for _, size in kept))
+    block = b.transpose(block, [kept.index(run) for run in runs if run[0] != BROADCAST])
+    if len(kept) < len(runs):
+        places = [i for i, (place, _) in enumerate(runs) if place != BROADCAST]
+        block = hlo.broadcast_in_dim(b.tensor(b.element(base), tuple(size for _, size in runs)), block, places)
     return b.reshape(block, window.sizes)
 
 
@@ -211,10 +231,12 @@ def insert(
     value, window = _once(b, value, window)
     moved = carrier(element)
     base, value = bitcast(b, base, moved), bitcast(b, value, moved)
+    if find_box(shape, window, own=True) is None and (merged := coalesced(window)) != window:
+        value, window = b.reshape(value, merged.sizes), merged
     box = None if overlaps_itself(window) else _best_box(shape, window)
     if box is None:
         placed = _scatter_flat(b, base, value, window)
-    elif box.unit:
+    elif box.unit and (box.dims == shape or not _computed_from(value, base)):
         starts = [b.splat(start, "i64") for start in box.starts]
         placed = hlo.dynamic_update_slice(b.reshape(base, box.dims), block(b, value, box), starts)
     else:
@@ -230,6 +252,41 @@ def _best_box(shape: tuple[int, ...], window: Geometry) -> Box | None:
         or find_box(shape, window, exact=True, unit=True)
         or find_box(shape, window, exact=True)
     )
+
+
+_MATERIALIZED = frozenset(
+    f"stablehlo.{name}" for name in ("dot_general", "convolution", "sort", "scatter", "while", "case", "constant", "iota")
+)
+"""Operations that XLA does not fuse into an update: their result is a buffer of its own."""
+
+
+def _computed_from(value: ir.Value, base: ir.Value, most: int = 64) -> bool:
+    """Whether XLA may fuse reads of `base` into the update `value`; True also when that is long to find out.
+
+    The CPU backend then updates a base that is reshaped in place while it still reads it through the other shape, and
+    reads what it has just written (seen in jaxlib 0.10.2: x[1:3] = x[0:2] on four rows of a flat buffer).
+    """
+    root = _unshaped(base)
+    pending, seen = [value], set[ir.Value]()
+    while pending:
+        current = pending.pop()
+        if current == root:
+            return True
+        if current in seen or isinstance(current.owner, ir.Block):
+            continue
+        seen.add(current)
+        if len(seen) > most:
+            return True
+        if current.owner.name not in _MATERIALIZED:
+            pending.extend(current.owner.operands)
+    return False
+
+
+def _unshaped(value: ir.Value) -> ir.Value:
+    """The value behind reshapes and bitcasts."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
+        value = value.owner.operands[0]
+    return value
 
 
 def block(b: Builder, value: ir.Value, box: Box) -> ir.Value:

@@ -1,4 +1,4 @@
-"""The memory of an HLO parameter: found through an argument, lent or given to XLA without a copy, and checked afterwards.
+"""The memory of an HLO parameter: found through an argument, lent or given to XLA without a copy, then checked.
 
 Whether a run was in place is decided by one thing, the output's pointer. Misaligned memory, and memory that cannot be
 handed over, is run on a copy; the new value is then copied back into the arguments' windows and nowhere else.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxlib import _jax
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils import dlpack
 
 from compiler.export.elements import DTYPES
 from compiler.export.signature import Signature, Window
@@ -20,7 +22,8 @@ from compiler.runtime.client import device
 from compiler.runtime.views import copy_into, raw
 
 
-class _Held(NamedTuple):
+@dataclass(slots=True)
+class _Held:
     """A buffer on an argument's memory, good for as long as that very tensor lives and stays where it is."""
 
     tensor: weakref.ref[torch.Tensor]
@@ -56,7 +59,6 @@ class Memory:
             for i in signature.bound(parameter)
             for b, dtype in [(signature.bindings[i], DTYPES[signature.bindings[i].element])]
         )
-        self.arguments = tuple(place.argument for place in self._places)
         self._lead = next((p for p in self._places if p.window.numel), self._places[0])
         self._held: _Held | None = None
 
@@ -71,7 +73,7 @@ class Memory:
         self._held = None
         storage = tensor.untyped_storage()
         start = self.address - storage.data_ptr()
-        inside = 0 <= start and start + self.bytes <= storage.nbytes() and start % self._dtype.itemsize == 0
+        inside = 0 <= start <= storage.nbytes() - self.bytes and start % self._dtype.itemsize == 0
         if staged or not inside or not self.bytes:
             return _import(self._staged(tensors), self.donated)
         buffer = _import(raw(storage, self._dtype, start, self._window), self.donated)
@@ -84,7 +86,10 @@ class Memory:
         if not self.bytes:
             return 0
         if output.unsafe_buffer_pointer() == self.address:
-            self._keep(tensors[self._lead.argument], output)
+            if (held := self._held) is not None:
+                held.buffer = output  # the one that was lent is spent; this one is on the same memory
+            else:
+                self._keep(tensors[self._lead.argument], output)
             return 0
         self._held = None
         value = to_torch(output).untyped_storage()
@@ -109,7 +114,7 @@ class Memory:
 
     def _own(self, tensors: Sequence[torch.Tensor], place: _Place) -> tuple[int, Window]:
         """An argument's window, as it is in its own storage."""
-        return 0, Window(place.window.sizes, place.window.strides, tensors[place.argument].storage_offset())
+        return 0, Window(place.window.sizes, place.window.strides, int(tensors[place.argument].storage_offset()))
 
     def _staged(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """The parameter's value in new memory: the arguments' windows, and zeros in the gaps."""
@@ -127,10 +132,10 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _import(tensor: torch.Tensor, donated: bool) -> Any:
     """A row-major tensor as an XLA buffer: given away if `donated`, else borrowed; on the same memory if aligned."""
-    capsule = torch.utils.dlpack.to_dlpack(tensor)
+    capsule = dlpack.to_dlpack(tensor)
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device(), None, True if donated else None)
 
 
 def to_torch(buffer: Any) -> torch.Tensor:
     """A tensor on the memory of an XLA buffer, which lives as long as the tensor's storage."""
-    return torch.utils.dlpack.from_dlpack(_jax.buffer_to_dlpack_managed_tensor(buffer, None))
+    return dlpack.from_dlpack(_jax.buffer_to_dlpack_managed_tensor(buffer, None))

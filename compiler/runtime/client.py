@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any
 
-from jaxlib import _jax, utils, xla_client
+from jaxlib import _jax, utils, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 
 from compiler.errors import CompileError
 from compiler.export.hlo import check_shapes, interface

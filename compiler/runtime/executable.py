@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxlib import _jax
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, GuardError
@@ -120,7 +120,7 @@ class Executable:
         return cls(stored.signature, stored.hlo, stored.stablehlo, state=stored.state, options=options)
 
     def save(self, directory: str | PathLike[str], weights: Literal["include", "omit"] = "include") -> None:
-        """Write an artifact (docs/artifact.md) with the state as it is now; "omit" leaves parameters and buffers out."""
+        """Write an artifact (docs/artifact.md) with the present state; "omit" leaves parameters and buffers out."""
         with self._lock:
             state = self._state.available()
             artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights)
@@ -283,7 +283,7 @@ class Executable:
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if tree != self.signature.in_tree:
             raise GuardError(
-                f"the arguments have another structure than at compile time: expected {_sketch(self.signature.in_tree)}, "
+                f"the arguments have another structure than when compiled: expected {_sketch(self.signature.in_tree)}, "
                 f"got {_sketch(tree)}",
                 hint="pass the same arguments by position and by name, in the same containers",
             )
@@ -314,7 +314,10 @@ def _require_plain(value: Any, name: str) -> None:
     """Raise unless `value` is a tensor with memory of its own."""
     if not isinstance(value, torch.Tensor):
         raise GuardError(f"argument {name!r}: expected a tensor, got {type(value).__name__}")
-    if type(value).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl and type(value) is not torch.Tensor:
+    if type(value) is torch.Tensor or type(value) is torch.nn.Parameter:
+        return
+    dispatch = getattr(type(value), "__torch_dispatch__", None)
+    if dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl:
         raise GuardError(
             f"argument {name!r} is a {type(value).__name__}, which intercepts operators",
             hint="pass the plain tensor inside it",

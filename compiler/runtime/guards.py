@@ -7,13 +7,13 @@ so it is judged again only when an address has changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from compiler.errors import GuardError
-from compiler.export.elements import DTYPES
-from compiler.export.signature import Binding, Signature
+from compiler.export.elements import DTYPES, element_size
+from compiler.export.signature import Signature
 
 
 class Span(NamedTuple):
@@ -33,15 +33,14 @@ class Guards:
         self._bindings = signature.bindings
         self._parameters = signature.parameters
         self._donated = signature.donated
-        self._expected = tuple(
-            (DTYPES[b.element], torch.Size(b.window.sizes), b.window.strides, "neg" in b.lazy, "conj" in b.lazy)
-            for b in signature.bindings
-        )
-        self._bytes = tuple(b.window.offset * dtype.itemsize for b, (dtype, *_) in self._windows())
-        self._lengths = tuple(
-            (b.window.reach - b.window.offset) * dtype.itemsize if b.window.numel else 0
-            for b, (dtype, *_) in self._windows()
-        )
+        self._dtypes = [DTYPES[b.element] for b in signature.bindings]
+        self._shapes = [torch.Size(b.window.sizes) for b in signature.bindings]
+        self._strides = [b.window.strides for b in signature.bindings]
+        self._negative = ["neg" in b.lazy for b in signature.bindings]
+        self._complex = [(i, "conj" in b.lazy) for i, b in enumerate(signature.bindings) if self._dtypes[i].is_complex]
+        sized = [(b.window, element_size(b.element)) for b in signature.bindings]
+        self._bytes = tuple(window.offset * size for window, size in sized)
+        self._lengths = tuple((w.reach - w.offset) * size if w.numel else 0 for w, size in sized)
         self._shared = tuple(
             group
             for parameter in range(len(self._parameters))
@@ -50,32 +49,27 @@ class Guards:
         self._addresses: tuple[int, ...] = ()
         self._staged: frozenset[int] = frozenset()
 
-    def _windows(self) -> Iterable[tuple[Binding, tuple[Any, ...]]]:
-        return zip(self._bindings, self._expected, strict=True)
-
     def check(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], frozenset[int]]:
         """Addresses of all arguments, and the parameters that must be run on a copy of their memory.
 
         Raises GuardError, naming the argument, for the first thing that is not as it was at compile time.
         """
-        for index, (tensor, (dtype, shape, stride, neg, conj)) in enumerate(zip(tensors, self._expected, strict=True)):
-            if (
-                tensor.dtype is not dtype
-                or tensor.shape != shape
-                or not tensor.is_cpu
-                or tensor.layout is not torch.strided
-                or tensor.stride() != stride
-                or tensor.is_neg() is not neg
-                or (dtype.is_complex and tensor.is_conj() is not conj)
-            ):
-                self._judge(index, tensor)
-        if torch.is_grad_enabled():
+        if (
+            [t.dtype for t in tensors] != self._dtypes
+            or [t.shape for t in tensors] != self._shapes
+            or not all([t.is_cpu and t.layout is torch.strided for t in tensors])
+            or [t.stride() for t in tensors] != self._strides
+            or [t.is_neg() for t in tensors] != self._negative
+            or any([tensors[i].is_conj() != conj for i, conj in self._complex])
+        ):
             for index, tensor in enumerate(tensors):
-                if tensor.requires_grad:
-                    raise GuardError(
-                        f"argument {self._bindings[index].name!r} requires a gradient, and a compiled program records none",
-                        hint="call it under torch.no_grad(), or detach the tensor",
-                    )
+                self.check_one(index, tensor)
+        if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
+            index = next(i for i, t in enumerate(tensors) if t.requires_grad)
+            raise GuardError(
+                f"argument {self._bindings[index].name!r} requires a gradient, and a compiled program records none",
+                hint="call it under torch.no_grad(), or detach the tensor",
+            )
         addresses = tuple([tensor.data_ptr() for tensor in tensors])
         if addresses != self._addresses:
             self._staged = self._judge_sharing(tensors, addresses)
@@ -85,12 +79,12 @@ class Guards:
         return addresses, self._staged
 
     def check_one(self, index: int, tensor: torch.Tensor) -> None:
-        """Raise GuardError unless the tensor, by itself, can be argument number `index`."""
-        self._judge(index, tensor)
+        """Raise GuardError unless the tensor, by itself, can be argument number `index`.
 
-    def _judge(self, index: int, tensor: torch.Tensor) -> None:
-        """Raise for an argument that differs, unless only in a stride that reaches no element."""
-        binding, (dtype, shape, stride, neg, conj) = self._bindings[index], self._expected[index]
+        A stride that reaches no element may be any.
+        """
+        binding, dtype, shape = self._bindings[index], self._dtypes[index], self._shapes[index]
+        stride, neg, conj = self._strides[index], self._negative[index], "conj" in binding.lazy
 
         def fail(what: str, want: object, got: object, hint: str) -> GuardError:
             return GuardError(f"argument {binding.name!r}: expected {what} {want}, got {got}", hint=hint)

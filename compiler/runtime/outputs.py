@@ -33,7 +33,7 @@ class Outputs:
                 outputs.append(outputs[source.index])
             elif source.kind == "argument_view":
                 base = tensors[source.index]
-                start = base.storage_offset() * base.dtype.itemsize - self._origins[source.index]
+                start = int(base.storage_offset()) * base.dtype.itemsize - self._origins[source.index]
                 outputs.append(view(base, source.element, start, source.window, source.lazy))
             elif whole and source.index not in bases:
                 bases[source.index] = self._fresh(buffers[source.index], taken)

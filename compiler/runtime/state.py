@@ -64,7 +64,7 @@ class ModuleState:
         )
 
     def tensors(self, guarded: bool = True) -> list[torch.Tensor]:
-        """The tensors in argument order; GuardError if a name is gone or, when `guarded`, a training flag has changed."""
+        """The tensors in argument order; GuardError if a name is gone or (`guarded`) a training flag has changed."""
         modules: list[torch.nn.Module] = []
         for path, parent, name, training in self._modules:
             module = modules[parent]._modules.get(name) if path else self._owner

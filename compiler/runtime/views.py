@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from compiler.errors import CompileError
-from compiler.export.elements import DTYPES
+from compiler.export.elements import DTYPES, with_lazy, without_lazy
 from compiler.export.signature import Window
 
 
@@ -41,18 +41,13 @@ def _overlaps_itself(tensor: torch.Tensor) -> bool:
 def view(base: torch.Tensor, element: str, byte_offset: int, window: Window, lazy: str) -> torch.Tensor:
     """A view of `base` on a window of its storage that begins to count at `byte_offset`, with these lazy bits."""
     dtype = DTYPES[element]
-    if base.is_conj():
-        base = base.conj()
-    if base.is_neg():
-        base = torch._neg_view(base)
+    base = without_lazy(base)
     if byte_offset % dtype.itemsize:
         raise CompileError(f"a view as {dtype} would begin at byte {byte_offset} of its storage, inside an element")
     if base.dtype is not dtype:
         base = _whole(base, dtype)
     result = base.as_strided(window.sizes, window.strides, byte_offset // dtype.itemsize + window.offset)
-    if "conj" in lazy:
-        result = result.conj()
-    return torch._neg_view(result) if "neg" in lazy else result
+    return with_lazy(result, lazy)
 
 
 def _whole(base: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

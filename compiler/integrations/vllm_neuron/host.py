@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from compiler.analysis.memories import Memories, analyze
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Handle
-from compiler.frontend.importer import _Importer
+from compiler.frontend.importer import Importer
 from compiler.frontend.kernels import is_kernel
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import captured_graph
@@ -77,7 +77,7 @@ def import_host(gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None)
         UnsupportedError: a node cannot be expressed, or an input changes its sizes or storage.
     """
     captured = captured_graph(gm, gm.graph, example_inputs)
-    importer = _HostImporter(captured)
+    importer = _NeuronImporter(captured)
     program = importer.program()
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     by_name = {node.name: node for node in placeholders}
@@ -85,7 +85,7 @@ def import_host(gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None)
     return HostProgram(gm, program, placeholders, inputs, importer.env, program.out_leaves)
 
 
-class _HostImporter(_Importer):
+class _NeuronImporter(Importer):
     """Remembers what nodes evaluate to, computes on one device, and takes no metadata's word for an input's shape."""
 
     def __init__(self, captured: Any) -> None:
