@@ -113,6 +113,9 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             return [base]
         case ReinterpretOp():
             element = element_name(cast(TensorType[Attribute], op.result.type).element_type)
+            kind = cast(TensorType[Attribute], op.result.type)
+            if not operands[0].numel():
+                return [torch.empty(kind.get_shape(), dtype=DTYPES[element])]
             return [operands[0].contiguous().view(DTYPES[element]).clone()]
         case EmptyOp():
             kind = cast(TensorType[Attribute], op.value.type)
@@ -177,9 +180,13 @@ def _resolved(argument: torch.Tensor) -> torch.Tensor:
 def _window(flat: torch.Tensor, element: str, window: Geometry) -> torch.Tensor:
     """A window on a flat tensor, as another element type when `element` is given."""
     flat = flat.contiguous()
-    typed = flat.view(DTYPES[element]) if element and flat.numel() else flat
-    if element and not flat.numel():
-        typed = flat.new_empty(0, dtype=DTYPES[element])
+    if element:
+        # Memory may end in the middle of a wider element, which the window does not meet.
+        dtype = DTYPES[element]
+        whole = flat.numel() * flat.element_size() // dtype.itemsize * dtype.itemsize // flat.element_size()
+        typed = flat[:whole].view(dtype) if whole else flat.new_empty(0, dtype=dtype)
+    else:
+        typed = flat
     return typed.as_strided(window.sizes, window.strides, window.offset + typed.storage_offset())
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch._export.utils import _compiling_state_context
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
@@ -154,7 +155,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError:
         raise

@@ -18,7 +18,6 @@ from compiler.errors import CompileError, GuardError
 from compiler.export import artifact
 from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
-from compiler.export.io_map import io_map
 from compiler.export.signature import Binding, OutputSource, Signature, TensorType
 from compiler.runtime.buffers import Memory
 from compiler.runtime.client import compile_hlo, sharding
@@ -153,12 +152,12 @@ class Executable:
     @property
     def io_map(self) -> dict[int, int]:
         """Result -> argument whose memory it is; results from `original_output_count` on are added for written ones."""
-        return io_map(self.signature.bindings, self.signature.plan).results
+        return self.signature.contract.results
 
     @property
     def original_output_count(self) -> int:
-        """How many tensor results the program itself has."""
-        return len(self.signature.plan)
+        """How many results the program itself has, Python values included."""
+        return self.signature.contract.original_output_count
 
     @property
     def alias_table(self) -> list[AliasRow]:

@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops)
     items: list[int | Program] = list(range(options.seed, options.seed + options.count))
     if options.replay:
-        items = [Program.from_json(path.read_text()) for path in options.replay]
+        saved = [Program.from_json(path.read_text()) for path in options.replay]
+        items = [p for p in saved if contents.custom_ops or not p.has_custom_ops]
     counts: Counter[str] = Counter()
     reasons: dict[tuple[str, str], list[tuple[int | Program, Verdict]]] = {}
     start = time.perf_counter()
