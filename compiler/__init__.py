@@ -9,7 +9,7 @@ Importing this package imports neither torch nor jaxlib; the functions do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ from compiler.errors import CompileError, GuardError, UnsupportedError, Validati
 if TYPE_CHECKING:
     from compiler.runtime.executable import Executable
 
-__all__ = ["CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "load"]
+__all__ = [
+    "CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "load",
+    "register_custom_call", "register_lowering",
+]  # fmt: skip
 
 
 def compile(
@@ -49,6 +52,31 @@ def compile(
     from compiler.compilation import compile_program
 
     return compile_program(program, example_inputs, donate=donate, target=target, trust=trust, validate=validate)
+
+
+def register_lowering(op: Any, rule: Any) -> None:
+    """Say how an operator of yours becomes StableHLO.
+
+    Args:
+        op: `torch.ops.ns.name`, one of its overloads, or "ns::name".
+        rule: `rule(builder, call)` gives the results as MLIR values, and after them the new value of every operand that the
+            operator's schema marks as written (`call.writes`), in order.
+    """
+    from compiler.lowering.custom import register_lowering
+
+    register_lowering(op, rule)
+
+
+def register_custom_call(
+    op: Any, target: str, *, backend_config: str = "", frontend_attributes: Mapping[str, str] | None = None
+) -> None:
+    """Lower an operator of yours to one custom call on its tensor operands.
+
+    Operands that the schema marks as written come back as additional results, declared as aliases of the operands.
+    """
+    from compiler.lowering.custom import register_custom_call
+
+    register_custom_call(op, target, backend_config=backend_config, frontend_attributes=frontend_attributes)
 
 
 def load(directory: str | PathLike[str]) -> Executable:

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
+from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Forms, Handle
 from compiler.frontend.recording import Expansion, Recorder, Slot
 
@@ -93,7 +95,7 @@ class Expander:
         fakes: dict[int, torch.Tensor] = {id(h): self._fake(h, storages) for h in signature.operands}
         with torch.no_grad(), self.mode:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
-        return _tensors(out), out
+        return [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)], out
 
     def _fake(self, handle: Handle, storages: dict[int, torch.UntypedStorage]) -> FakeTensor:
         form, root = handle.form, handle.root

@@ -7,7 +7,7 @@ any other. `nki` reads the kernel wrapper of the Neuron toolkits by the shape of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch.utils import _pytree as pytree
@@ -33,12 +33,14 @@ class KernelCall:
         aliases: result -> position in `args` of the tensor that it is the new value of.
         settings: everything else that names and configures the kernel.
         configured: whether the kernel has been compiled, so that `aliases` is known.
+        pure: the call gives new values for what it writes and leaves its arguments alone, as in an out-of-place graph.
     """
 
     args: tuple[Any, ...]
     aliases: Mapping[int, int]
     settings: Mapping[str, Any]
     configured: bool = True
+    pure: bool = False
 
 
 KernelReader = Callable[[Any, Sequence[Any], Mapping[str, Any]], KernelCall | None]
@@ -53,6 +55,12 @@ def nki(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCa
         raise CompileError(f"two operands share one result in {kwargs['operand_output_aliases']}")
     settings = {name: value for name, value in kwargs.items() if name not in ("args", "operand_output_aliases")}
     return KernelCall(tuple(kwargs["args"]), aliases, settings, bool(kwargs["backend_config"]) or bool(aliases))
+
+
+def nki_values(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCall | None:
+    """The same in an out-of-place graph, where a call is a function of values."""
+    call = nki(target, args, kwargs)
+    return replace(call, pure=True) if call is not None else None
 
 
 READERS: tuple[KernelReader, ...] = (nki,)
@@ -92,11 +100,17 @@ def expand_kernel(
             outputs.append(ValueOutput("result", number))
             continue
         form = operands[operand].form
+        if call.pure:
+            form = expander.forms.get(form.dtype, form.sizes, row_major(form.sizes), 0, "")
         if (form.dtype, form.sizes) != (tensor.dtype, shape):
             raise CompileError(
                 f"result {number} of kernel {name} is {tensor.dtype} {list(shape)}, but the operand it is the new value "
                 f"of is {form.dtype} {list(form.sizes)}"
             )
+        if call.pure:
+            made.append(Made(form, -1, tensor.numel() * tensor.element_size()))
+            entries.append(ResultAlias("fresh"))
+            continue
         made.append(Made(form, operand, 0))
         entries.append(ResultAlias("same", operand))
         outputs.append(ValueOutput("write", operand))
@@ -175,4 +189,4 @@ def is_kernel(target: str) -> bool:
     return target.startswith("higher_order.")
 
 
-__all__ = ["READERS", "KernelCall", "KernelReader", "expand_kernel", "is_kernel", "nki", "read_kernel"]
+__all__ = ["READERS", "KernelCall", "KernelReader", "expand_kernel", "is_kernel", "nki", "nki_values", "read_kernel"]

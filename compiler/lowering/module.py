@@ -177,7 +177,8 @@ class _Function:
         keywords = op.properties.get("keywords")
         named = {name: _fill(a, operands) for name, a in self._decode(keywords).items()} if keywords else {}
         types = tuple(self.type(result.type) for result in op.results)
-        found = rule(self.b, Call(target, arguments, named, types))
+        writes = op.writes.writes() or () if op.writes is not None else ()
+        found = rule(self.b, Call(target, arguments, named, types, writes))
         values = [found] if isinstance(found, ir.Value | Part) else list(found)
         if len(values) != len(types):
             raise CompileError(f"the rule for {target} gives {len(values)} results, the operation has {len(types)}")

@@ -39,7 +39,8 @@ def map_devices(node: fx.Node, change: Callable[[Form, Any], Any]) -> Call:
         target = "to" if node.op == "call_method" else torch.Tensor.to
         return Call(target, (node.args[0], change("text", method)), named)
     if node.target is torch.device:
-        return Call(node.target, (change("text", next(iter((*node.args, *node.kwargs.values())))),), {})
+        given = [*node.args, *node.kwargs.values()]
+        return Call(node.target, (change("text", given[0]),), {})
     slots = _device_slots(node)
     args = tuple(_walk(value, position in slots, change) for position, value in enumerate(node.args))
     kwargs = {name: _walk(value, name == "device", change) for name, value in node.kwargs.items()}

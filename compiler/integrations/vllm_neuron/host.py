@@ -19,7 +19,8 @@ from compiler.analysis.memories import Memories, analyze
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Handle
 from compiler.frontend.importer import Importer
-from compiler.frontend.kernels import is_kernel
+from compiler.frontend.inputs import Captured
+from compiler.frontend.kernels import READERS, KernelReader, is_kernel
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import captured_graph
 from compiler.integrations.vllm_neuron.devices import Call, map_devices
@@ -70,14 +71,16 @@ class HostProgram:
         return [position for position, leaf in enumerate(self.outputs) if leaf.is_tensor]
 
 
-def import_host(gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> HostProgram:
+def import_host(
+    gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None, kernels: Sequence[KernelReader] = READERS
+) -> HostProgram:
     """Import a graph for a rewrite.
 
     Raises:
         UnsupportedError: a node cannot be expressed, or an input changes its sizes or storage.
     """
     captured = captured_graph(gm, gm.graph, example_inputs)
-    importer = _HostImporter(captured)
+    importer = _NeuronImporter(captured, kernels)
     program = importer.program()
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     by_name = {node.name: node for node in placeholders}
@@ -85,11 +88,11 @@ def import_host(gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None)
     return HostProgram(gm, program, placeholders, inputs, importer.env, program.out_leaves)
 
 
-class _HostImporter(Importer):
+class _NeuronImporter(Importer):
     """Remembers what nodes evaluate to, computes on one device, and takes no metadata's word for an input's shape."""
 
-    def __init__(self, captured: Any) -> None:
-        super().__init__(captured)
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader]) -> None:
+        super().__init__(captured, kernels)
         self.env: dict[fx.Node, Any] = {}
         self._graph = captured.graph.graph
 
