@@ -9,7 +9,7 @@ Importing this package imports neither torch nor jaxlib; the functions do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ def compile(
     donate: Sequence[int | str] | str = (),
     target: str = "xla",
     trust: bool = False,
+    xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """Compile a PyTorch program that may mutate its arguments and its module's state.
 
@@ -38,6 +39,7 @@ def compile(
         donate: inputs whose memory the caller gives up: indices, names, or "all".
         target: "xla".
         trust: load a `.pt2` file even if that runs code from it.
+        xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.
 
     Raises:
         UnsupportedError: the program is valid PyTorch, and HLO or this compiler cannot express it.
@@ -45,7 +47,7 @@ def compile(
     """
     from compiler.compilation import compile_program
 
-    return compile_program(program, example_inputs, donate=donate, target=target, trust=trust)
+    return compile_program(program, example_inputs, donate=donate, target=target, trust=trust, xla_flags=xla_flags)
 
 
 def load(directory: str | PathLike[str]) -> Executable:
