@@ -26,6 +26,8 @@ def _arguments() -> argparse.ArgumentParser:
     run.add_argument("--fresh", action="store_true", help="forget the journal")
     run.add_argument("--children", type=int, default=2, help="processes at a time")
     run.add_argument("--limit", type=int, default=6, help="samples per entry and dtype")
+    run.add_argument("--dtype", action="append", help="only this type, such as float32; may be repeated")
+    run.add_argument("--variant", action="append", help="only this variant: function, in-place or out; may be repeated")
     run.add_argument("--show", action="store_true", help="print every verdict that is not passed")
     run.add_argument("--journal", type=Path, default=JOURNAL, help="where results go as they come")
     report = commands.add_parser("report", help="write docs/opinfo.json and docs/operators.md from the journal; print the figures")
@@ -60,7 +62,11 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     from tools.opinfo.samples import entries
 
     names = [n for n in entries() if not options.patterns or any(fnmatch.fnmatchcase(n, p) for p in options.patterns)]
-    work = units(names)
+    work = [
+        unit
+        for unit in units(names)
+        if (not options.dtype or unit.dtype in options.dtype) and (not options.variant or unit.variant in options.variant)
+    ]
     journal: Path = options.journal
     journal.parent.mkdir(parents=True, exist_ok=True)
     if options.fresh:

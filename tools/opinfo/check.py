@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,25 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compiler
 from compiler.errors import CompileError
 from compiler.frontend.schemas import overload_name
-from tools.fuzz.observe import relation
+from tools.opinfo.judge import Call, Seen, compare
 from tools.opinfo.samples import Sample, samples, variant
-
-TOLERANCE: dict[torch.dtype, tuple[float, float]] = {
-    torch.float64: (1e-9, 1e-10),
-    torch.float32: (2e-5, 1e-5),
-    torch.complex64: (2e-5, 1e-5),
-    torch.complex128: (1e-9, 1e-10),
-    torch.bfloat16: (1.6e-2, 1e-2),
-    torch.float16: (2e-3, 1e-3),
-}
-"""(relative, absolute) by type of the result. Sums of products are ordered differently, and XLA keeps f32 between
-fused steps where eager rounds to bf16 after each. Integers, bool and memory nobody writes are compared to the bit."""
-
-WIDER: dict[str, tuple[tuple[float, float], str]] = {}
-"""Entries with a tolerance of their own for floats, and why."""
-
-UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
-"""Entries whose results have no defined values: only their form is compared."""
 
 XLA_FLAGS = {"xla_backend_optimization_level": 0}
 
@@ -101,7 +84,7 @@ def _compiled(runs: Sequence[_Run]) -> list[Verdict]:
             results = executable(*(t for tensors in arguments for t in tensors))
     found: list[Verdict] = []
     for run, tensors, result in zip(runs, arguments, results, strict=True):
-        kind, text = run.compare(_Seen.of(result, tensors))
+        kind, text = run.compare(Seen.of(result, tensors))
         found.append(Verdict(kind, text, str(run.sample) if text else "", run.overloads))
     return found
 
@@ -122,68 +105,34 @@ class _Run:
                 result = sample(*tensors)
         except Exception as error:
             raise _EagerRefuses from error
-        self.expected = _Seen.of(result, tensors)
+        self.expected = Seen.of(result, tensors)
         self.overloads = tuple(recorder.seen)
         self.random = recorder.random
 
     def fresh(self) -> list[torch.Tensor]:
         return copies(self.sample.tensors)
 
-    def compare(self, got: _Seen) -> tuple[str, str]:
-        right = self.expected
-        if right.structure != got.structure:
-            return "wrong", f"structure {got.structure} instead of {right.structure}"
-        before = self.fresh()
-        for place, mine, theirs, old in (
-            *(("output", *pair, None) for pair in zip(right.outputs, got.outputs, strict=True)),
-            *(("argument", *pair) for pair in zip(right.arguments, got.arguments, before, strict=True)),
-        ):
-            if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
-                return "wrong", f"{place}: {_form(theirs)} instead of {_form(mine)}"
-            if self.entry in UNINITIALISED:
-                continue
-            untouched = old is not None and same_bits(mine, old)
-            if not (same_bits(mine, theirs) if untouched else self._close(mine, theirs)):
-                return "wrong", f"{place}: {_difference(mine, theirs)}"
-        if right.sharing != got.sharing:
-            return "wrong", f"sharing {sorted(got.sharing)} instead of {sorted(right.sharing)}"
-        if right.strides != got.strides:
-            return "layout", f"strides {got.strides} instead of {right.strides}"
-        return "passed", ""
+    def compare(self, got: Seen) -> tuple[str, str]:
+        args, kwargs = self.sample.arguments(self.fresh())
+        return compare(Call(self.entry, args, kwargs, self._wide), self.expected, got, self.fresh())
 
-    def _close(self, right: torch.Tensor, got: torch.Tensor) -> bool:
-        right, got = right.resolve_conj().resolve_neg(), got.resolve_conj().resolve_neg()
-        if right.dtype not in TOLERANCE:
-            return torch.equal(right, got)
-        rtol, atol = WIDER[self.entry][0] if self.entry in WIDER else TOLERANCE[right.dtype]
-        return torch.allclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
+    def _wide(self) -> Seen | None:
+        """What eager makes of the sample with floats of the next wider type."""
+        wider = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
 
+        def widen(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return value.to(wider.get(value.dtype, value.dtype))
+            return wider.get(value, value) if isinstance(value, torch.dtype) else value
 
-@dataclass(frozen=True)
-class _Seen:
-    """What a call left behind."""
-
-    structure: str
-    outputs: list[torch.Tensor]
-    arguments: list[torch.Tensor]
-    sharing: frozenset[tuple[int, str, int, str]]
-    strides: list[Any] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, result: Any, arguments: Sequence[torch.Tensor]) -> _Seen:
-        leaves, tree = pytree.tree_flatten(result)
-        outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        shape = str(pytree.tree_unflatten(["*" if isinstance(leaf, torch.Tensor) else repr(leaf) for leaf in leaves], tree))
-        if any(o.layout != torch.strided for o in outputs):
-            return cls("sparse results", [], [], frozenset())
-        sharing: set[tuple[int, str, int, str]] = set()
-        for number, output in enumerate(outputs):
-            others = [("argument", k, a) for k, a in enumerate(arguments)] + [("output", k, o) for k, o in enumerate(outputs[:number])]
-            sharing |= {(number, kind, k, found) for kind, k, other in others if (found := relation(output, other))}
-        strides = [
-            [s for s, n in zip(t.stride(), t.shape) if n > 1] if t.numel() else [] for t in (*outputs, *arguments)
-        ]
-        return cls(shape, [o.clone() for o in outputs], [a.clone() for a in arguments], frozenset(sharing), strides)
+        args, kwargs = pytree.tree_map(widen, self.sample.arguments(self.fresh()))
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = self.sample.function(*args, **kwargs)
+        except Exception:  # the operator has no such type: then there is no such reference
+            return None
+        return Seen.of(result, [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)])
 
 
 class _Recorder(TorchDispatchMode):
@@ -223,29 +172,6 @@ def copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             same[id(tensor)] = copy.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
         found.append(same[id(tensor)])
     return found
-
-
-def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    if first.dtype.is_complex:
-        first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[first.element_size()]
-    return torch.equal(first.contiguous().view(bits), second.contiguous().view(bits))
-
-
-def _form(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-
-
-def _difference(right: torch.Tensor, got: torch.Tensor) -> str:
-    if not right.numel():
-        return "empty"
-    wide = torch.complex128 if right.dtype.is_complex else torch.float64
-    a, b = right.to(wide).reshape(-1), got.to(wide).reshape(-1)
-    differ = ~((a == b) | (a.isnan() & b.isnan()))
-    worst = int(torch.where(differ, (a - b).abs().nan_to_num(nan=1e300), -1.0).argmax())
-    return f"{int(differ.sum())} of {len(a)} differ, {b[worst].item():.7g} instead of {a[worst].item():.7g}"
 
 
 def reason(error: Exception) -> str:

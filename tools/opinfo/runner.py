@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 import torch._decomp
-import torch._refs  # noqa: F401  # loaded once, for every child
+import torch._refs  # loaded once, for every child
 
 import compiler.compilation  # noqa: F401
 from compiler.lowering import load_rules

@@ -42,18 +42,22 @@ def dtypes(entry: OpInfo) -> list[torch.dtype]:
 
 @dataclass(frozen=True)
 class Sample:
-    """One call: `function` on a structure whose tensors are `tensors` and whose other leaves are constants."""
+    """One call: `function` on a structure whose tensors are `tensors` and whose other leaves are constants.
+
+    `broadcasts` says that the result is larger than the first operand, which therefore cannot hold it.
+    """
 
     function: Callable[..., Any]
     tensors: tuple[torch.Tensor, ...]
     leaves: tuple[Any, ...]
     tree: pytree.TreeSpec
+    broadcasts: bool = False
 
     @classmethod
-    def of(cls, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Sample:
+    def of(cls, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], broadcasts: bool = False) -> Sample:
         leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
         tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return cls(function, tensors, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tree)
+        return cls(function, tensors, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tree, broadcasts)
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         rest = iter(tensors)
@@ -91,7 +95,7 @@ def samples(entry: OpInfo, dtype: torch.dtype, limit: int = LIMIT) -> list[Sampl
         found = list(entry.sample_inputs("cpu", dtype, requires_grad=False))
     kinds: dict[Any, list[Sample]] = {}
     for item in found:
-        sample = Sample.of(entry.op, (item.input, *item.args), item.kwargs)
+        sample = Sample.of(entry.op, (item.input, *item.args), item.kwargs, item.broadcasts_input)
         if sum(t.numel() for t in sample.tensors) <= LARGEST:
             kinds.setdefault(_kind(sample), []).append(sample)
     queue = list(kinds.values())
@@ -114,7 +118,7 @@ def variant(entry: OpInfo, sample: Sample, name: str) -> Sample | None:
     args, kwargs = sample.arguments(sample.tensors)
     if name == "in-place":
         function = entry.get_inplace()
-        if function is None or not isinstance(args[0], torch.Tensor):
+        if function is None or sample.broadcasts or not isinstance(args[0], torch.Tensor):
             return None
         return Sample.of(function, args, kwargs)
     if not entry.supports_out:
