@@ -32,6 +32,7 @@ def compile(
     target: str = "xla",
     trust: bool = False,
     validate: bool = False,
+    xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """Compile a PyTorch program that may mutate its arguments and its module's state.
 
@@ -43,6 +44,7 @@ def compile(
         target: "xla".
         trust: load a `.pt2` file even if that runs code from it.
         validate: check every pass by running the program before and after it on random inputs (slow).
+        xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.
 
     Raises:
         ValidationError: a pass changed what the program computes, or an operator aliases or writes memory undeclared.
@@ -51,7 +53,9 @@ def compile(
     """
     from compiler.compilation import compile_program
 
-    return compile_program(program, example_inputs, donate=donate, target=target, trust=trust, validate=validate)
+    return compile_program(
+        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags
+    )
 
 
 def register_lowering(op: Any, rule: Any) -> None:
