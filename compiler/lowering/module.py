@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     ModuleOp,
     NameLoc,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
 )
@@ -366,7 +366,7 @@ def decode(attribute: Attribute) -> Any:
     match attribute:
         case Operand():
             return attribute
-        case NoneAttr():
+        case NoneType():
             return None
         case IntegerAttr():
             number = attribute.value.data
