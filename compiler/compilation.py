@@ -81,6 +81,7 @@ def compile_program(
         names = [b.name for b in signature.bindings]
         inputs = [", ".join(names[a] for a in signature.bound(p)) for p in range(len(signature.parameters))]
         proto = to_hlo(stablehlo, inputs)
+    checks.exported(imported.module, stablehlo, proto)
     executable = Executable(
         signature,
         proto,
@@ -91,7 +92,7 @@ def compile_program(
         stages=_stage_texts(captured, imported.module, donate),
     )
     executable.timings, executable.counts = stages.seconds, stages.counts
-    checks.executable(imported.module, stablehlo, executable)
+    checks.executable(executable)
     return executable
 
 
