@@ -20,14 +20,14 @@ import compiler
 from compiler import compilation
 from compiler.analysis import memories
 from compiler.analysis.conflicts import Judge
-from compiler.analysis.interference import Interference
-from compiler.errors import ValidationError
+from compiler.analysis.table_verifier import verify_tables
+from compiler.errors import CompileError, ValidationError
 from compiler.export import hlo as export
 from compiler.export.hlo_schema import Module
-from compiler.frontend import importer, schemas
+from compiler.frontend import recording
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
-from compiler.lowering import builder, indexing, load_rules, windows
+from compiler.lowering import addressing, builder, indexing, load_rules, windows
 from compiler.lowering.registry import RULES, Call
 from compiler.pipeline import Pipeline
 from compiler.reference import entry
@@ -80,7 +80,7 @@ def swap(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def positions(pool: torch.Tensor, index: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Writes and reads at places held in a tensor."""
     pool.index_copy_(0, index, x)
-    pool[index - 4, 1] = 5.0
+    pool[index - 4, index // 2] = 5.0
     return pool[index].sum(1) + x.select(1, 0)
 
 
@@ -409,12 +409,12 @@ def a_window_is_put_back_one_element_early(patch: Patch) -> None:
 
 @fault("lower", "positions")
 def a_scatter_has_its_dimensions_exchanged(patch: Patch) -> None:
-    right = windows.scatter
+    right = addressing.scatter
 
     def wrong(b: Any, base: Any, columns: Any, axes: Any, *rest: Any) -> Any:
         return right(b, base, columns[::-1], axes, *rest)
 
-    patch.setattr(windows, "scatter", wrong)
+    patch.setattr(addressing, "scatter", wrong)
 
 
 def on_proto(patch: Patch, change: Callable[[Any], None]) -> None:
@@ -479,10 +479,7 @@ def a_view_is_rebuilt_at_another_place(patch: Patch) -> None:
 
 @fault("import", "normalized")
 def a_silent_write_is_not_in_the_table(patch: Patch) -> None:
-    patch.setattr(schemas, "writes_now", lambda facts, arguments: False)
-    for module in (importer, __import__("compiler.frontend.recording", fromlist=["recording"])):
-        if hasattr(module, "writes_now"):
-            patch.setattr(module, "writes_now", lambda facts, arguments: False)
+    patch.setattr(recording, "writes_now", lambda facts, arguments: False)
 
 
 # -- tests ---------------------------------------------------------------------------------------
@@ -508,6 +505,19 @@ def test_fault_is_found(name: str, monkeypatch: Patch) -> None:
     with pytest.raises(ValidationError) as caught:
         run(seeded.program, seeded.stages)
     assert caught.value.pass_name == seeded.pass_name, str(caught.value)
+
+
+@pytest.mark.parametrize("name", [n for n, f in FAULTS.items() if f.pass_name == "in-place-to-out-of-place"])
+def test_the_table_verifier_alone_finds_it(name: str, monkeypatch: Patch) -> None:
+    """Nothing runs: the two forms are compared as symbols."""
+    seeded = FAULTS[name]
+    function, make = PROGRAMS[seeded.program]
+    before = import_graph(capture(function, make())).module
+    after = before.clone()
+    seeded.plant(monkeypatch)
+    with pytest.raises(CompileError):
+        compilation.make_out_of_place(entry(after))
+        verify_tables(before, after)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
