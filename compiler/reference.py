@@ -8,7 +8,7 @@ aliased results back, and rebuilds the outputs from the plan. Neither shares cod
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -35,7 +35,11 @@ def entry(module: ModuleOp) -> FuncOp:
     raise CompileError("the module has no function @main")
 
 
-def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
+Watch = Callable[[Operation, Sequence[Any]], Callable[[Sequence[torch.Tensor]], None]]
+"""Told of an op and its operands before the op runs; what it returns is told of the results."""
+
+
+def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run a program over handles; arguments are mutated in place, results alias as eager PyTorch's do."""
     block = entry(module).body.block
     values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
@@ -43,8 +47,11 @@ def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
         for op in block.ops:
             if isinstance(op, CallOp):
                 operands = [values[v] for v in op.args]
-                results = _call(op.target.data, op.arguments.data, op.keywords, operands)
-                for value, alias, result in zip(op.outs, op.aliases.data, _flat(results, len(op.outs)), strict=True):
+                done = watch(op, operands) if watch is not None else None
+                results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), len(op.outs))
+                if done is not None:
+                    done(results)
+                for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
                     values[value] = operands[alias.operand] if alias.kind == "same" else result
             elif isinstance(op, ConstantOp):
                 values[op.value] = constant_tensor(op)
@@ -55,14 +62,21 @@ def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
     raise CompileError("@main has no func.return")
 
 
-def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
-    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan."""
+def run_values(
+    module: ModuleOp,
+    arguments: Sequence[torch.Tensor],
+    run: Callable[[FuncOp, Tensors], Tensors] | None = None,
+) -> Tensors:
+    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan.
+
+    `run` computes the body; without it PyTorch does, op by op.
+    """
     function = entry(module)
     bindings = cast(Bindings, function.attributes["alias.bindings"]).data
     types = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
     parameters = [_parameter(number, kind, bindings, arguments) for number, kind in enumerate(types)]
     with torch.no_grad():
-        results = compute(function, [p.clone() for p in parameters])
+        results = (run or compute)(function, [p.clone() for p in parameters])
         for output, parameter in cast(Table, function.attributes["alias.table"]).data:
             memory = _parameter(parameter, types[parameter], bindings, arguments)
             memory.copy_(results[output])
@@ -75,7 +89,7 @@ def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
     return outputs
 
 
-def compute(function: FuncOp, parameters: Sequence[torch.Tensor]) -> Tensors:
+def compute(function: FuncOp, parameters: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run the body of a purified function as a pure function of its parameters."""
     block = function.body.block
     values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, parameters, strict=True))
@@ -83,7 +97,11 @@ def compute(function: FuncOp, parameters: Sequence[torch.Tensor]) -> Tensors:
         for op in block.ops:
             if isinstance(op, ReturnOp):
                 return [values[v] for v in op.operands]
-            results = _compute_op(op, [values[v] for v in op.operands])
+            operands = [values[v] for v in op.operands]
+            done = watch(op, operands) if watch is not None else None
+            results = _compute_op(op, operands)
+            if done is not None:
+                done(results)
             for value, result in zip(op.results, results, strict=True):
                 kind = cast(TensorType[Attribute], value.type)
                 if tuple(result.shape) != kind.get_shape():

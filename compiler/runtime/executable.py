@@ -226,6 +226,11 @@ class Executable:
         leaves = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.signature.out_leaves]
         return pytree.tree_unflatten(leaves, self.signature.out_tree)
 
+    def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results on these tensors, flat: one for each of `argument_names`, in place of the inputs and the state."""
+        with self._lock:
+            return self._run(list(arguments))
+
     def _run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         addresses, staged = self._guards.check(tensors)
         taken: set[int] = set()
