@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -39,7 +39,7 @@ def map_devices(node: fx.Node, change: Callable[[Form, Any], Any]) -> Call:
         target = "to" if node.op == "call_method" else torch.Tensor.to
         return Call(target, (node.args[0], change("text", method)), named)
     if node.target is torch.device:
-        given = [*node.args, *node.kwargs.values()]
+        given: Sequence[Any] = (*node.args, *node.kwargs.values())
         return Call(node.target, (change("text", given[0]),), {})
     slots = _device_slots(node)
     args = tuple(_walk(value, position in slots, change) for position, value in enumerate(node.args))
