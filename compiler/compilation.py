@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +20,12 @@ from compiler.frontend.inputs import Captured
 from compiler.lowering.module import lower
 from compiler.program import Program
 from compiler.reference import entry
+from compiler.runtime.client import compile_options
 from compiler.runtime.executable import Executable
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias
+from compiler.validation.checks import Checks, Validation
 from compiler.verify import verify
 from dialects.alias import DONATED
 from dialects.fx import CallOp
@@ -52,6 +54,8 @@ def compile_program(
     donate: Sequence[int | str] | str = (),
     target: str = "xla",
     trust: bool = False,
+    validate: bool = False,
+    xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """See `compiler.compile`."""
     if target not in TARGETS:
@@ -65,14 +69,15 @@ def compile_program(
     function = entry(imported.module)
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
     stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
+    checks = Validation(captured, imported) if validate else Checks()
     with stages.measure("out of place"):
-        make_out_of_place(function)
+        checks.apply("in-place-to-out-of-place", imported.module, lambda module: make_out_of_place(entry(module)))
     with stages.measure("decompose"):
-        Decompose().apply(Context(), imported.module)
+        checks.apply("decompose", imported.module, lambda module: Decompose().apply(Context(), module))
     with stages.measure("verify"):
         verify(imported.module)
     with stages.measure("StableHLO"):
-        stablehlo = lower(imported.module, target=target)
+        stablehlo = checks.lowered(imported.module, lambda module: lower(module, target=target))
     with stages.measure("HLO"):
         signature = signature_of(imported, function)
         names = [b.name for b in signature.bindings]
@@ -86,8 +91,10 @@ def compile_program(
         owner=imported.owner,
         training=imported.training,
         stages=_stage_texts(captured, imported.module, donate),
+        options=compile_options(**xla_flags) if xla_flags else None,
     )
     executable.timings, executable.counts = stages.seconds, stages.counts
+    checks.executable(imported.module, stablehlo, executable)
     return executable
 
 

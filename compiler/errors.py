@@ -25,3 +25,16 @@ class UnsupportedError(CompileError):
 
 class GuardError(CompileError, RuntimeError):
     """A call breaks what was assumed when the program was compiled; nothing has run."""
+
+
+class ValidationError(CompileError):
+    """A pass changed what the program computes, or an operator does what its schema does not say.
+
+    Attributes:
+        pass_name: the pass that is at fault ("import" for what the operators say of themselves).
+        slice: the text of a minimal program that shows the fault, or "".
+    """
+
+    def __init__(self, message: str, *, pass_name: str, slice: str = "", **where: str):
+        self.pass_name, self.slice = pass_name, slice
+        super().__init__(f"pass {pass_name}: {message}" + (f"\n  minimal program:\n{slice}" if slice else ""), **where)

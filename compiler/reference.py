@@ -8,7 +8,7 @@ aliased results back, and rebuilds the outputs from the plan. Neither shares cod
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -36,23 +36,30 @@ def entry(module: ModuleOp) -> FuncOp:
     raise CompileError("the module has no function @main")
 
 
-def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
+Watch = Callable[[Operation, Sequence[Any]], Callable[[Sequence[torch.Tensor]], None]]
+"""Told of an op and its operands before the op runs; what it returns is told of the results."""
+
+
+def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run a program over handles; arguments are mutated in place, results alias as eager PyTorch's do."""
     with torch.no_grad():
-        return _run_block(entry(module).body.block, arguments)
+        return _run_block(entry(module).body.block, arguments, watch)
 
 
-def _run_block(block: Block, arguments: Sequence[Any]) -> Tensors:
-    """What a block over handles returns or yields."""
+def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = None) -> Tensors:
+    """What a block over handles returns or yields; `watch` is told of its own ops, not of those in regions."""
     values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
         operands = [values[v] for v in op.operands]
         if isinstance(op, CallOp):
-            results = _call(op.target.data, op.arguments.data, op.keywords, operands)
-            for value, alias, result in zip(op.outs, op.aliases.data, _flat(results, len(op.outs)), strict=True):
+            done = watch(op, operands) if watch is not None else None
+            results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), len(op.outs))
+            if done is not None:
+                done(results)
+            for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
                 values[value] = operands[alias.operand] if alias.kind == "same" else result
         elif isinstance(op, ConstantOp):
-            values[op.value] = _constant(op)
+            values[op.value] = constant_tensor(op)
         elif isinstance(op, CondOp | WhileOp):
             results = _branch(op, operands) if isinstance(op, CondOp) else _loop(op, operands)
             values.update((value, _fresh(value, result)) for value, result in zip(op.outs, results, strict=True))
@@ -85,14 +92,21 @@ def _fresh(place: SSAValue, value: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(window.sizes, window.strides, dtype=value.dtype).copy_(value)
 
 
-def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
-    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan."""
+def run_values(
+    module: ModuleOp,
+    arguments: Sequence[torch.Tensor],
+    run: Callable[[FuncOp, Tensors], Tensors] | None = None,
+) -> Tensors:
+    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan.
+
+    `run` computes the body; without it PyTorch does, op by op.
+    """
     function = entry(module)
     bindings = cast(Bindings, function.attributes["alias.bindings"]).data
     types = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
     parameters = [_parameter(number, kind, bindings, arguments) for number, kind in enumerate(types)]
     with torch.no_grad():
-        results = compute(function, [p.clone() for p in parameters])
+        results = (run or compute)(function, [p.clone() for p in parameters])
         for output, parameter in cast(Table, function.attributes["alias.table"]).data:
             memory = _parameter(parameter, types[parameter], bindings, arguments)
             memory.copy_(results[output])
@@ -105,19 +119,23 @@ def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
     return outputs
 
 
-def compute(function: FuncOp, parameters: Sequence[torch.Tensor]) -> Tensors:
+def compute(function: FuncOp, parameters: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run the body of a purified function as a pure function of its parameters."""
     with torch.no_grad():
-        return _compute_block(function.body.block, parameters)
+        return _compute_block(function.body.block, parameters, watch)
 
 
-def _compute_block(block: Block, arguments: Sequence[torch.Tensor]) -> Tensors:
+def _compute_block(block: Block, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """What a block over values returns or yields."""
     values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
         if isinstance(op, ReturnOp | YieldOp):
             return [values[v] for v in op.operands]
-        results = _compute_op(op, [values[v] for v in op.operands])
+        operands = [values[v] for v in op.operands]
+        done = watch(op, operands) if watch is not None else None
+        results = _compute_op(op, operands)
+        if done is not None:
+            done(results)
         for value, result in zip(op.results, results, strict=True):
             kind = cast(TensorType[Attribute], value.type)
             if tuple(result.shape) != kind.get_shape():
@@ -147,12 +165,15 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             return [base]
         case ReinterpretOp():
             element = element_name(cast(TensorType[Attribute], op.result.type).element_type)
+            kind = cast(TensorType[Attribute], op.result.type)
+            if not operands[0].numel():
+                return [torch.empty(kind.get_shape(), dtype=DTYPES[element])]
             return [operands[0].contiguous().view(DTYPES[element]).clone()]
         case EmptyOp():
             kind = cast(TensorType[Attribute], op.value.type)
             return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
         case ConstantOp():
-            return [_constant(op)]
+            return [constant_tensor(op)]
         case ValueCondOp():
             return _compute_block((op.then if operands[0].item() else op.otherwise).block, operands[1:])
         case ValueWhileOp():
@@ -178,7 +199,7 @@ def _flat(results: Any, count: int) -> Tensors:
     return [r for r in flat if isinstance(r, torch.Tensor)][:count]
 
 
-def _constant(op: ConstantOp) -> torch.Tensor:
+def constant_tensor(op: ConstantOp) -> torch.Tensor:
     kind = cast(MemRefType[Attribute] | TensorType[Attribute], op.value.type)
     dtype = DTYPES[element_name(kind.element_type)]
     data = torch.frombuffer(bytearray(op.data.data.data), dtype=dtype) if op.data.data.data else torch.empty(0, dtype=dtype)
@@ -218,9 +239,13 @@ def _resolved(argument: torch.Tensor) -> torch.Tensor:
 def _window(flat: torch.Tensor, element: str, window: Geometry) -> torch.Tensor:
     """A window on a flat tensor, as another element type when `element` is given."""
     flat = flat.contiguous()
-    typed = flat.view(DTYPES[element]) if element and flat.numel() else flat
-    if element and not flat.numel():
-        typed = flat.new_empty(0, dtype=DTYPES[element])
+    if element:
+        # Memory may end in the middle of a wider element, which the window does not meet.
+        dtype = DTYPES[element]
+        whole = flat.numel() * flat.element_size() // dtype.itemsize * dtype.itemsize // flat.element_size()
+        typed = flat[:whole].view(dtype) if whole else flat.new_empty(0, dtype=dtype)
+    else:
+        typed = flat
     return typed.as_strided(window.sizes, window.strides, window.offset + typed.storage_offset())
 
 

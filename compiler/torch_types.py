@@ -34,9 +34,12 @@ _CONSTANTS: dict[str, Callable[[str], Any]] = {
 
 @functools.lru_cache(maxsize=1 << 12)
 def overload(target: str) -> Callable[..., Any]:
-    """The operator overload `namespace.name.overload`; CompileError when PyTorch does not know it."""
+    """The operator overload `namespace.name.overload`, or the higher-order operator `higher_order.name`; CompileError when
+    PyTorch does not know it."""
     parts = target.split(".")
     try:
+        if parts[0] == "higher_order":
+            return getattr(torch.ops.higher_order, parts[1])
         namespace, name, variant = parts[0], ".".join(parts[1:-1]), parts[-1]
         return getattr(getattr(getattr(torch.ops, namespace), name), variant)
     except (AttributeError, IndexError):

@@ -46,9 +46,12 @@ def plan_clones(
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     order = _weights(copies, objective)
     kept, conflicts = _settle(analysis, copies, order, reasons)
-    for copy in copies:
-        if copy.number in kept and copy.op not in reasons:
-            reasons[copy.op] = _remark(copy, conflicts)
+    against: dict[int, Conflict] = {}
+    for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
+        for number in conflict.clause.keep & kept:
+            against.setdefault(number, conflict)  # the one with the fewest other ways out
+    for number, conflict in against.items():
+        reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
     removed = tuple(copy for copy in copies if copy.op not in reasons)
     stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
     return ClonePlan(analysis, removed, stays)
@@ -75,7 +78,7 @@ def _settle(
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
             copy = copies[next(iter(conflict.clause.keep))]
-            reasons.setdefault(copy.op, _remark(copy, [conflict]))
+            reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
@@ -112,10 +115,8 @@ def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset
     return given, donated, frozenset(root for root in given if root not in donated or root in written)
 
 
-def _remark(copy: Copy, conflicts: list[Conflict]) -> Remark:
-    """The remark for a copy that stays: the conflict with the fewest other ways out."""
-    mine = [c for c in conflicts if copy.number in c.clause.keep]
-    conflict = min(mine, key=lambda c: len(c.clause.keep))
+def _remark(copy: Copy, conflict: Conflict) -> Remark:
+    """The remark for a copy that stays because of a conflict."""
     reader = None if conflict.reader is None else site(conflict.reader)
     writer = None if conflict.writer is None else site(conflict.writer)
     match conflict.kind:

@@ -73,6 +73,7 @@ class _Function:
         self.values: dict[SSAValue, ir.Value] = {}
         self.parts: dict[SSAValue, Part] = {}
         self.unsupported: list[str] = []
+        self.first_refused: Operation | None = None
         self.failed: set[SSAValue] = set()
         # Attributes are shared between ops and cost more to hash than to look up by identity; the IR keeps them alive.
         self._arguments: dict[int, Any] = {}
@@ -113,9 +114,12 @@ class _Function:
                 self._lower(op)
             if self.unsupported:
                 listing = "\n".join(f"  {line}" for line in self.unsupported)
+                node, where = _source(self.first_refused or last)
                 raise UnsupportedError(
                     f"{len(self.unsupported)} operation(s) cannot be lowered to StableHLO:\n{listing}",
-                    hint="decompose or replace these operations before compiling",
+                    location=where,
+                    node=node,
+                    hint="replace these operations, or register a lowering for them",
                 )
             with self._location(last):
                 func.return_([self.value(value) for value in last.arguments])
@@ -155,6 +159,7 @@ class _Function:
             self.unsupported.append(_describe(op))
 
     def _refuse(self, op: Operation, line: str) -> None:
+        self.first_refused = self.first_refused or op
         self.unsupported.append(line)
         self.failed.update(op.results)
 
@@ -176,7 +181,8 @@ class _Function:
         keywords = op.properties.get("keywords")
         named = {name: _fill(a, operands) for name, a in self._decode(keywords).items()} if keywords else {}
         types = tuple(self.type(result.type) for result in op.results)
-        found = rule(self.b, Call(target, arguments, named, types))
+        writes = op.writes.writes() or () if op.writes is not None else ()
+        found = rule(self.b, Call(target, arguments, named, types, writes))
         values = [found] if isinstance(found, ir.Value | Part) else list(found)
         if len(values) != len(types):
             raise CompileError(f"the rule for {target} gives {len(values)} results, the operation has {len(types)}")

@@ -236,7 +236,9 @@ def insert(
     box = None if overlaps_itself(window) else _best_box(shape, window)
     if box is None:
         placed = _scatter_flat(b, base, value, window)
-    elif box.unit and (box.dims == shape or not _computed_from(value, base)):
+    elif box.unit and box.dims != shape and _computed_from(value, base):
+        placed = _select_box(b, b.reshape(base, box.dims), block(b, value, box), box)
+    elif box.unit:
         starts = [b.splat(start, "i64") for start in box.starts]
         placed = hlo.dynamic_update_slice(b.reshape(base, box.dims), block(b, value, box), starts)
     else:
@@ -280,6 +282,15 @@ def _computed_from(value: ir.Value, base: ir.Value, most: int = 64) -> bool:
         if current.owner.name not in _MATERIALIZED:
             pending.extend(current.owner.operands)
     return False
+
+
+def _select_box(b: Builder, base: ir.Value, block: ir.Value, box: Box) -> ir.Value:
+    """Replace a plain block element by element, which is never done in place."""
+    element = b.element(base)
+    before = list(box.starts)
+    after = [d - s - c for d, s, c in zip(box.dims, box.starts, box.counts, strict=True)]
+    inside = hlo.pad(b.splat(1, "i1", box.counts), b.splat(0, "i1"), before, after, [0] * len(before))
+    return hlo.select(inside, hlo.pad(block, b.splat(0, element), before, after, [0] * len(before)), base)
 
 
 def _unshaped(value: ir.Value) -> ir.Value:

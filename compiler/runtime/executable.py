@@ -18,7 +18,6 @@ from compiler.errors import CompileError, GuardError
 from compiler.export import artifact
 from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
-from compiler.export.io_map import io_map
 from compiler.export.signature import Binding, OutputSource, Signature, TensorType
 from compiler.runtime.buffers import Memory
 from compiler.runtime.client import compile_hlo, sharding
@@ -153,12 +152,12 @@ class Executable:
     @property
     def io_map(self) -> dict[int, int]:
         """Result -> argument whose memory it is; results from `original_output_count` on are added for written ones."""
-        return io_map(self.signature.bindings, self.signature.plan).results
+        return self.signature.contract.results
 
     @property
     def original_output_count(self) -> int:
-        """How many tensor results the program itself has."""
-        return len(self.signature.plan)
+        """How many results the program itself has, Python values included."""
+        return self.signature.contract.original_output_count
 
     @property
     def alias_table(self) -> list[AliasRow]:
@@ -226,6 +225,11 @@ class Executable:
                 self._state.rebind(name, outputs[index])
         leaves = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.signature.out_leaves]
         return pytree.tree_unflatten(leaves, self.signature.out_tree)
+
+    def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results on these tensors, flat: one for each of `argument_names`, in place of the inputs and the state."""
+        with self._lock:
+            return self._run(list(arguments))
 
     def _run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         addresses, staged = self._guards.check(tensors)

@@ -133,11 +133,15 @@ def _signature(op: ValueCallOp) -> tuple[Any, ...]:
 
 
 def _implementation(target: str) -> Callable[..., Any] | None:
-    """What computes an overload by other operators: a registered decomposition, or its own composite kernel."""
+    """What computes an overload by other operators: our decomposition, PyTorch's, or its own composite kernel."""
     import torch
     from torch._decomp import core_aten_decompositions, decomposition_table
 
+    from compiler.frontend.decompositions import DECOMPOSITIONS
     from compiler.torch_types import overload
+
+    if target in DECOMPOSITIONS:
+        return DECOMPOSITIONS[target]
 
     try:
         operator = overload(target)

@@ -235,15 +235,15 @@ def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
     memories = analyze(function, carriers=carriers)
     handles = list(block.args)
     old = list(block.ops)
-    types = [value_type(m.element, m.dims) for m in memories.parameters]
-    values = [block.insert_arg(kind, len(block.args)) for kind in types]
+    # The parameters stand in a block of their own until it is known which of them are used.
+    values = list(Block(arg_types=[value_type(m.element, m.dims) for m in memories.parameters]).args)
     state = FunctionState(memories, handles, memories.parameters, values)
     sweep(old, state)
     for op in reversed(old):
         if not isinstance(op, ReturnOp):
             block.erase_op(op)
     erase_dead_values(function.body)
-    _finish(function, block, handles, values, state)
+    _finish(function, block, values, state)
 
 
 def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
@@ -264,21 +264,24 @@ def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
             raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
 
 
-def _finish(
-    function: FuncOp, block: Block, handles: Sequence[SSAValue], values: Sequence[SSAValue], state: FunctionState
-) -> None:
-    """Drop the handles and unused parameters; write bindings, table and plan."""
+def _finish(function: FuncOp, old: Block, values: Sequence[SSAValue], state: FunctionState) -> None:
+    """A block whose arguments are the used parameters; bindings, table and plan on the function."""
     written = {id(memory) for _, memory in state.table}
-    numbers: dict[int, int] = {}
-    for memory, value in zip(state.memories.parameters, values, strict=True):
-        if value.first_use is not None or id(memory) in written:
-            numbers[id(memory)] = len(numbers)
+    used = [
+        (memory, value)
+        for memory, value in zip(state.memories.parameters, values, strict=True)
+        if value.first_use is not None or id(memory) in written
+    ]
+    numbers = {id(memory): number for number, (memory, _) in enumerate(used)}
     bindings = _bindings(function, state, numbers)
-    for memory, value in reversed(list(zip(state.memories.parameters, values, strict=True))):
-        if id(memory) not in numbers:
-            block.erase_arg(value)  # type: ignore[arg-type]
-    for handle in reversed(handles):
-        block.erase_arg(handle)  # type: ignore[arg-type]
+    block = Block(arg_types=[value.type for _, value in used])
+    for (_, value), parameter in zip(used, block.args, strict=True):
+        value.replace_all_uses_with(parameter)
+    for op in list(old.ops):
+        op.detach()
+        block.add_op(op)
+    function.body.detach_block(old)
+    function.body.add_block(block)
     function.attributes["alias.bindings"] = Bindings(bindings)
     function.attributes["alias.table"] = Table(tuple(AliasEntry(k, numbers[id(m)]) for k, m in state.table))
     function.attributes["alias.plan"] = Plan(tuple(state.plan))

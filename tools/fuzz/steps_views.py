@@ -266,7 +266,7 @@ def same_window(d: Draft) -> Proposal | None:
         return None
     t = d.names[name]
     texts = ["{0}.detach()", "torch.ops.aten.alias({0})", "{0}.view_as({0})", "{0}.reshape({0}.shape)", "{0}.expand_as({0})"]
-    if t.dtype.is_floating_point or t.dtype.is_complex:
+    if (t.dtype.is_floating_point and t.element_size() > 1) or t.dtype.is_complex:
         texts.append("torch._neg_view({0})")
     texts += ["{0}.contiguous()", f"{{0}}.to({t.dtype})", "{0}.resolve_conj()", "{0}.resolve_neg()"]
     if t.dim():
