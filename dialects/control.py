@@ -35,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dialects.alias import Access, Effects
 from dialects.fx import CallOp
-from dialects.types import geometry
+from dialects.types import element_bytes, geometry
 
 
 @irdl_op_definition
@@ -221,6 +221,32 @@ def block_effects(block: Block) -> tuple[set[int], set[int], bool]:
     return reads, writes, unknown
 
 
+def leaves_capture(block: Block) -> Operation | None:
+    """An op whose result is a view on a block argument's memory outside the bytes of that argument, if there is one:
+    effects speak of the argument."""
+    source: dict[SSAValue, SSAValue] = {argument: argument for argument in block.args}
+    for op in block.ops:
+        if isinstance(op, CallOp):
+            for alias, result in zip(op.aliases.data, op.outs, strict=True):
+                if alias.kind in ("same", "view") and (origin := source.get(op.args[alias.operand])) is not None:
+                    source[result] = origin
+                    (low, high), (first, last) = _span(result), _span(origin)
+                    if low < high and not first <= low <= high <= last:
+                        return op
+    return None
+
+
+def _span(handle: SSAValue) -> tuple[int, int]:
+    """First byte, and one past the last."""
+    kind = handle.type
+    assert isinstance(kind, MemRefType)
+    window, size = geometry(kind), element_bytes(kind.element_type)
+    if 0 in window.sizes:
+        return 0, 0
+    last = window.offset + sum((n - 1) * s for n, s in zip(window.sizes, window.strides, strict=True))
+    return window.offset * size, (last + 1) * size
+
+
 # -- verification ------------------------------------------------------------------------------
 
 
@@ -268,6 +294,9 @@ def _verify_fresh(
 
 
 def _verify_effects(op: ControlOp) -> None:
+    for block, *_ in arguments_of(op):
+        if leaves_capture(block) is not None:
+            raise VerifyException("a view in a region reaches outside the captured handle")
     stated, found = op.effects.data, summarize(op).data
     if stated is not None and (found is None or not set(found) <= set(stated)):
         raise VerifyException("the effects do not cover what the regions do")
