@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from dialects.alias import Root
+from dialects.control import CondOp, ControlOp, WhileOp, arguments_of, nested_blocks
 from dialects.fx import CallOp, ConstantOp
 from dialects.types import ELEMENTS, Geometry, element_bytes, element_name, geometry, row_major
 
@@ -104,7 +105,8 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         CompileError: a view reaches outside the memory the program was given.
     """
     block = function.body.block
-    _require_static(block)
+    for inner in nested_blocks(function):
+        _require_static(inner)
     result = Memories()
     roots: dict[int, list[int]] = {}
     attributes = function.arg_attrs.data if function.arg_attrs else ()
@@ -131,7 +133,7 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
             limits[number] = (min(low for low, _ in occupied), sizes[root])
     merged: set[int] = set()
     for op in block.ops:
-        _place_results(op, result, own_extent, limits, merged)
+        _place_results(op, result, own_extent, limits, merged)  # regions included
     for argument in block.args:
         if result.places[argument].memory.written:
             merged.add(argument.index)
@@ -169,9 +171,10 @@ def _place_results(
 ) -> None:
     """Give the results of one op their places and note what it writes."""
     if isinstance(op, ConstantOp):
-        memory = Memory()
-        memory.touch(extent(geometry(_handle(op.value)), _bytes(op.value)))
-        result.places[op.value] = Place(memory, -1, op.value)
+        _place_fresh(op.value, result)
+        return
+    if isinstance(op, CondOp | WhileOp):
+        _place_regions(op, result, own, limits, merged)
         return
     if not isinstance(op, CallOp):
         return
@@ -211,6 +214,27 @@ def _place_results(
                     merged.add(place.argument)
         place.memory.touch(reach)
         result.places[value] = place
+
+
+def _place_regions(
+    op: ControlOp, result: Memories, own: Sequence[tuple[int, int]], limits: dict[int, tuple[int, int]], merged: set[int]
+) -> None:
+    """Captured handles live where they do outside; carried values and results have memory of their own."""
+    for block, carried, first in arguments_of(op):
+        for argument in block.args[:carried]:
+            _place_fresh(argument, result)
+        for argument, capture in zip(block.args[carried:], op.operands[first:], strict=True):
+            result.places[argument] = result.places[capture]
+        for inner in block.ops:
+            _place_results(inner, result, own, limits, merged)
+    for value in op.outs:
+        _place_fresh(value, result)
+
+
+def _place_fresh(value: SSAValue, result: Memories) -> None:
+    memory = Memory()
+    memory.touch(extent(geometry(_handle(value)), _bytes(value)))
+    result.places[value] = Place(memory, -1, value)
 
 
 def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, list[int]], merged: set[int]) -> None:
