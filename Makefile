@@ -4,17 +4,19 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 N      ?= 200
 JOBS   ?= 2
+MODE   ?= compile
+SEED   ?= 0
 export OMP_NUM_THREADS = 1
 export PYTHONPATH = .
 
-.PHONY: venv demo test lint types unit lit lit-shell bench fuzz clean
+.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed clean
 
 venv: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (torch and friends: some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,demo]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev,demo]'
 	@touch $@
 
 demo: venv
@@ -28,7 +30,7 @@ lint: venv
 	@$(BIN)/ruff check --quiet .
 
 types: venv
-	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings | tail -n 40
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: venv
 	@$(BIN)/python -m pytest -q -n $(JOBS) tests
@@ -37,13 +39,16 @@ lit: venv
 	@$(BIN)/lit -q -j $(JOBS) lit_tests
 
 lit-shell: venv
-	@$(BIN)/lit -q -j $(JOBS) --param shell lit_tests/driver lit_tests/transforms/remove-dead-values
+	@$(BIN)/lit -q -j $(JOBS) --param shell lit_tests
 
 bench: venv
 	@$(BIN)/python -m benchmarks
 
 fuzz: venv
-	@$(BIN)/python tools/fuzz.py $(N)
+	@$(BIN)/python -m tools.fuzz $(N) --mode $(MODE) --seed $(SEED) --children $(JOBS)
+
+fuzz-malformed: venv
+	@$(BIN)/python -m tools.fuzz.malformed $(N) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .hypothesis lit_tests/.lit_test_times.txt

@@ -14,14 +14,15 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from compiler.errors import CompileError
 from dialects.alias import Alias
+from dialects.control import Control
 from dialects.fx import Fx
-from dialects.hex_floats import IRParser
+from dialects.ir_parser import IRParser
 
 
 def make_context(allow_unregistered: bool = False) -> Context:
     """A fresh context with every dialect of the project."""
     context = Context(allow_unregistered=allow_unregistered)
-    for dialect in (Builtin, Func, Fx, Alias):
+    for dialect in (Builtin, Func, Fx, Control, Alias):
         context.load_dialect(dialect)
     return context
 
@@ -46,6 +47,13 @@ class _LocatingParser(IRParser):
             line = bisect_right(self.lines, position)
             op.location = FileLineColLoc(self.file, IntAttr(line), IntAttr(position - self.lines[line - 1] + 1))
         return op
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        try:
+            return super()._get_op_by_name(name)
+        except ParseError as error:
+            # xDSL has read on, maybe to the next line.
+            self.raise_error(error.msg, self.innermost, self.innermost + 1)
 
 
 def parse(text: str, name: str = "<text>", context: Context | None = None) -> ModuleOp:

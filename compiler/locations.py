@@ -36,3 +36,8 @@ def place_of(op: Operation) -> str:
             return found
         current = current.parent_op()
     return ""
+
+
+def source_of(op: Operation) -> tuple[str, str]:
+    """`("file:line", "node")` of an op; either is "" when unknown."""
+    return place_of(op), node_name(op.location)

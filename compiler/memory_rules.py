@@ -55,8 +55,10 @@ class Storages:
         """Arguments that share a root agree on its size, and lie inside it."""
         sizes: dict[int, int] = {}
         attributes = function.arg_attrs.data if isinstance(function.arg_attrs, ArrayAttr) else ()
-        for number, (argument, named) in enumerate(zip(function.args, attributes, strict=False)):
-            root = named.data.get("alias.root")
+        for number, argument in enumerate(function.args):
+            if isinstance(argument.type, MemRefType):
+                geometry(argument.type)
+            root = attributes[number].data.get("alias.root") if number < len(attributes) else None
             if root is None:
                 continue
             if not isinstance(root, Root):
@@ -77,8 +79,8 @@ class Storages:
             kind = result.type
             if not isinstance(kind, MemRefType):
                 continue
+            window = geometry(kind)
             if alias.kind == "fresh":
-                window = geometry(kind)
                 if window.static:
                     self.limit[result] = extent(window, element_bytes(kind.element_type))
             elif alias.kind in ("same", "view"):

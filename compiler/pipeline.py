@@ -90,9 +90,16 @@ class Pipeline:
         context: Context,
         module: ModuleOp,
         after: Callable[[ModulePass, ModuleOp, float], None] = lambda _pass, _module, _seconds: None,
+        apply: Callable[[ModulePass, ModuleOp], None] | None = None,
     ) -> None:
-        """Apply every pass; `after` sees each one with the module it left and the seconds it took."""
+        """Apply every pass; `after` sees each one with the module it left and the seconds it took.
+
+        `apply` stands in for the pass's own `apply`: validation runs the program before and after.
+        """
         for each in self.passes:
             start = time.perf_counter()
-            each.apply(context, module)
+            if apply is None:
+                each.apply(context, module)
+            else:
+                apply(each, module)
             after(each, module, time.perf_counter() - start)

@@ -61,7 +61,7 @@ class _Verifier:
     def operation(self, op: Operation, scope: set[SSAValue], tables: tuple[Operation, ...]) -> None:
         """Check `op` and what is inside it; `scope` holds the values that it may use."""
         uses = self.uses
-        for number, operand in enumerate(op.operands):
+        for number, operand in enumerate(op._operands):
             if operand not in scope:
                 self.fail_scope(op, number, operand)
             uses[operand] = uses.get(operand, 0) + 1
@@ -138,11 +138,11 @@ class _Verifier:
         listed = 0
         for use in value.uses:
             listed += 1
-            operands = use.operation.operands
-            if use.index >= len(operands) or operands[use.index] is not value:
-                fail(use.operation, f"operand {use.index} lists a use that is not there")
-            if use.operation.parent is None and not isinstance(use.operation, ModuleOp):
-                fail(_owner(value), f"a result is used by `{use.operation.name}`, which is in no block")
+            user, index = use._operation, use._index
+            if index >= len(user._operands) or user._operands[index] is not value:
+                fail(user, f"operand {index} lists a use that is not there")
+            if user.parent is None and not isinstance(user, ModuleOp):
+                fail(_owner(value), f"a result is used by `{user.name}`, which is in no block")
         if listed != count:
             fail(_owner(value), f"a value lists {listed} uses, but {count} operands name it")
 

@@ -196,7 +196,8 @@ class Binding(NamedTuple):
     """How one argument of the original program reaches the purified function.
 
     `parameter` is the HLO parameter that holds its bytes (-1: nothing reads or writes it), `geometry` the
-    argument's own window, in elements of `element`, counted from the first byte of that parameter.
+    argument's own window, in elements of `element`, counted from the first byte of that parameter; `lazy` are its
+    conj/neg bits.
     """
 
     name: str
@@ -205,6 +206,7 @@ class Binding(NamedTuple):
     element: str
     geometry: Geometry
     written: bool = False
+    lazy: str = ""
 
 
 ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant")
@@ -225,15 +227,18 @@ class Bindings(Data[tuple[Binding, ...]]):
             if parser.parse_keyword_in(("in", "unused")) == "in":
                 parameter = parser.parse_integer(allow_boolean=False, allow_negative=False)
             element = parser.parse_str_literal()
+            lazy = parser.parse_str_literal() if parser.parse_optional_keyword("lazy") else ""
             window = parse_geometry(parser)
-            return Binding(name, kind, parameter, element, window, bool(parser.parse_optional_keyword("written")))
+            written = bool(parser.parse_optional_keyword("written"))
+            return Binding(name, kind, parameter, element, window, written, lazy)
 
         return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry))
 
     def print_parameter(self, printer: Printer) -> None:
         def text(b: Binding) -> str:
             place = f"in {b.parameter}" if b.parameter >= 0 else "unused"
-            return f'{b.kind} {place} "{b.element}" {geometry_text(b.geometry)}' + (" written" if b.written else "")
+            lazy = f' lazy "{b.lazy}"' if b.lazy else ""
+            return f'{b.kind} {place} "{b.element}"{lazy} {geometry_text(b.geometry)}' + (" written" if b.written else "")
 
         printer.print_string("<")
         for index, binding in enumerate(self.data):
@@ -301,5 +306,8 @@ def results(entries: Sequence[ResultAlias]) -> Results:
 
 Alias = Dialect("alias", [], [Effects, Results, Root, Table, Plan, Bindings, Window])
 
-__all__ = ["Access", "Alias", "AliasEntry", "Binding", "Bindings", "DONATED", "ELEMENTWISE", "Effects", "OutputSource", "Plan", "ResultAlias", "Results",
-           "Root", "RootData", "Table", "Window", "effects", "geometry_text", "parse_geometry", "results"]
+__all__ = [
+    "Access", "Alias", "AliasEntry", "Binding", "Bindings", "DONATED", "ELEMENTWISE", "Effects",
+    "OutputSource", "Plan", "ResultAlias", "Results", "Root", "RootData", "Table", "Window", "effects",
+    "geometry_text", "parse_geometry", "results",
+]  # fmt: skip

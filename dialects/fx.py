@@ -21,9 +21,10 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
+    UnitAttr,
     f64,
     i1,
     i64,
@@ -93,7 +94,7 @@ class Constant(Data[str]):
         printer.print_string(">")
 
 
-NONE = NoneAttr()
+NONE = NoneType()
 
 
 def integer(value: int) -> IntegerAttr:
@@ -113,7 +114,7 @@ def _print_argument(printer: Printer, argument: Attribute, operands: Sequence[SS
     match argument:
         case Operand():
             printer.print_ssa_value(operands[argument.data])
-        case NoneAttr():
+        case NoneType():
             printer.print_string("none")
         case IntegerAttr() if argument.type == i1:
             printer.print_string("true" if argument.value.data else "false")
@@ -180,6 +181,10 @@ class _ArgumentReader:
         word = parser.parse_optional_keyword_in(("none", "nan", "inf", "ninf", "complex"))
         if word == "none":
             return NONE
+        if word == "complex" and parser.parse_optional_punctuation("<") is not None:
+            component = parser.parse_type()
+            parser.parse_punctuation(">")
+            return ELEMENTS[f"complex<{component}>"][0]
         if word == "complex":
             with parser.in_parens():
                 first = self.argument()
@@ -325,6 +330,8 @@ class CallOp(IRDLOperation):
         effects: which operands are read and written.
         aliases: how each result relates to an operand's memory.
         value: the out-of-place twin, for a writing op that has one.
+        pointwise: element i of what is written depends on element i of the operands only, so that source and
+            destination may be one window.
     """
 
     name = "fx.call"
@@ -337,11 +344,12 @@ class CallOp(IRDLOperation):
     effects = prop_def(Effects)
     aliases = prop_def(Results)
     value = opt_prop_def(ValueForm)
+    pointwise = opt_prop_def(UnitAttr)
 
     custom_directives = (CallArguments,)
     assembly_format = (
         "$target custom<CallArguments>($args, $arguments, $keywords) `effects` `` $effects `results` `` $aliases "
-        "(`value` `` $value^)? attr-dict `:` functional-type($args, $outs)"
+        "(`value` `` $value^)? (`pointwise` $pointwise^)? attr-dict `:` functional-type($args, $outs)"
     )
 
     def verify_(self) -> None:

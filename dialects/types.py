@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     BFloat16Type,
     ComplexType,
     Float8E4M3FNType,
@@ -29,6 +30,7 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
 
 DYNAMIC = -1
 """A size, stride or offset that is known only at run time."""
@@ -91,7 +93,11 @@ def element_name(element: Attribute) -> str:
 
 
 def element_bytes(element: Attribute) -> int:
-    return ELEMENTS[_NAMES[element]][1]
+    """Bytes of one element in memory."""
+    name = _NAMES.get(element)
+    if name is None:
+        raise VerifyException(f"{element} is no element type of this IR")
+    return ELEMENTS[name][1]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -103,23 +109,29 @@ def handle_type(
         [None if s == DYNAMIC else s for s in strides], None if offset == DYNAMIC else offset
     )
     space = StringAttr(lazy) if lazy else NoneAttr()
-    return MemRefType(ELEMENTS[element][0], sizes, layout, space)
+    return MemRefType(ELEMENTS[element][0], _to_xdsl(sizes), layout, space)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def value_type(element: str, sizes: tuple[int, ...]) -> TensorType:
     """The interned type of a value."""
-    return TensorType(ELEMENTS[element][0], sizes)
+    return TensorType(ELEMENTS[element][0], _to_xdsl(sizes))
+
+
+def _to_xdsl(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(DYNAMIC_INDEX if s == DYNAMIC else s for s in sizes) if DYNAMIC in sizes else sizes
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def geometry(handle: MemRefType) -> Geometry:
     """Sizes, strides and offset of a handle type."""
-    sizes = handle.get_shape()
+    sizes = tuple(DYNAMIC if s == DYNAMIC_INDEX else s for s in handle.get_shape())
     if isinstance(handle.layout, StridedLayoutAttr):
         strides = tuple(DYNAMIC if s is None else s for s in handle.layout.get_strides())
         offset = handle.layout.get_offset()
         return Geometry(sizes, strides, DYNAMIC if offset is None else offset)
+    if not isinstance(handle.layout, NoneAttr):
+        raise VerifyException(f"the layout of a handle is strided<...>, not {handle.layout}")
     return Geometry(sizes, row_major(sizes), 0)
 
 

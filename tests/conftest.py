@@ -1,4 +1,4 @@
-"""Settings for every test: one thread, so that parallel workers do not fight over the cores; shared cases importable."""
+"""Settings for every test: one thread, so that parallel workers do not fight over the cores; cases and tools importable."""
 
 from __future__ import annotations
 
@@ -10,4 +10,5 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-sys.path[:0] = [str(Path(__file__).parent / "cases"), str(Path(__file__).parent), str(Path(__file__).parents[1] / "benchmarks")]
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "cases"), str(ROOT / "tests"), str(ROOT / "benchmarks"), str(ROOT / "tools")]

@@ -10,15 +10,13 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, StringAttr, i1
+from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import ReturnOp
 
-from compiler.frontend.forms import ELEMENT_OF
 from compiler.program import Program
-from dialects.fx import CallOp, Constant, ConstantOp, Operand
+from compiler.torch_types import DTYPES, overload, python_argument
+from dialects.fx import CallOp, ConstantOp
 from dialects.types import element_name, geometry, lazy_bits
-
-DTYPE_OF = {element: dtype for dtype, element in ELEMENT_OF.items()}
 
 
 def replay(program: Program, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -67,11 +65,10 @@ def _argument_attributes(program: Program) -> list[dict[str, Any]]:
 
 def _call(op: CallOp, tensors: dict[Any, torch.Tensor], bases: dict[Any, int]) -> None:
     operands = [tensors[v] for v in op.args]
-    positional = [_python(a, operands) for a in op.arguments.data]
-    keywords = {k: _python(a, operands) for k, a in (op.keywords.data if op.keywords else {}).items()}
+    positional = [python_argument(a, operands) for a in op.arguments.data]
+    keywords = {k: python_argument(a, operands) for k, a in (op.keywords.data if op.keywords else {}).items()}
     before = {_storage(t): _bytes(t) for t in operands}
-    namespace, name, overload = op.target.data.split(".")
-    out = getattr(getattr(getattr(torch.ops, namespace), name), overload)(*positional, **keywords)
+    out = overload(op.target.data)(*positional, **keywords)
     results = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
     assert len(results) == len(op.outs), f"{op.target.data}: {len(results)} results"
     for value, alias, tensor in zip(op.outs, op.aliases.data, results, strict=True):
@@ -92,7 +89,7 @@ def _call(op: CallOp, tensors: dict[Any, torch.Tensor], bases: dict[Any, int]) -
 def _check_geometry(kind: Any, tensor: torch.Tensor, base: int) -> None:
     assert isinstance(kind, MemRefType)
     window = geometry(kind)
-    assert DTYPE_OF[element_name(kind.element_type)] == tensor.dtype
+    assert DTYPES[element_name(kind.element_type)] == tensor.dtype
     assert window.sizes == tuple(tensor.shape), (kind, tensor.shape)
     assert window.strides == tensor.stride(), (kind, tensor.stride())
     assert window.offset == tensor.storage_offset() - base // tensor.element_size(), (kind, tensor.storage_offset())
@@ -111,28 +108,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 def _constant(op: ConstantOp) -> torch.Tensor:
     kind = op.value.type
     assert isinstance(kind, MemRefType)
-    dtype = DTYPE_OF[element_name(kind.element_type)]
+    dtype = DTYPES[element_name(kind.element_type)]
     raw = torch.frombuffer(bytearray(op.data.data.data or b"\0"), dtype=torch.uint8)[: len(op.data.data.data)]
     flat = raw.ne(0) if dtype == torch.bool else raw.clone().view(dtype)
     return flat.reshape(kind.get_shape())
-
-
-def _python(a: Any, operands: list[torch.Tensor]) -> Any:
-    match a:
-        case Operand():
-            return operands[a.data]
-        case NoneAttr():
-            return None
-        case IntegerAttr():
-            return bool(a.value.data) if a.type == i1 else a.value.data
-        case FloatAttr() | StringAttr():
-            return a.data if isinstance(a, StringAttr) else a.value.data
-        case ArrayAttr():
-            return [_python(item, operands) for item in a.data]
-        case DictionaryAttr():
-            return complex(_python(a.data["real"], operands), _python(a.data["imag"], operands))
-        case Constant():
-            kind, name = a.data.split(":", 1)
-            return torch.device(name) if kind == "device" else getattr(torch, name)
-        case _:
-            return DTYPE_OF[element_name(a)]

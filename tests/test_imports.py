@@ -14,7 +14,7 @@ import dialects
 from compiler.pipeline import PASSES
 
 ROOT = Path(__file__).resolve().parent.parent
-IR = "func.func @f(%x: memref<4xf32>) {\n  func.return\n}\n"
+IR = "func.func @f(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) {\n  func.return\n}\n"
 
 
 def loaded(code: str, *modules: str) -> set[str]:

@@ -23,6 +23,7 @@ from compiler.analysis.layout import same_strides
 from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
 from dialects.alias import ELEMENTWISE
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp
 from dialects.types import Geometry
 
@@ -93,6 +94,9 @@ class Judge:
         if self.interference.made.get(op) is self.interference.above[root]:
             return  # the copy itself goes with its memory
         exact = isinstance(op, ReturnOp)
+        if isinstance(op, CondOp | WhileOp) and (path := self._strided(root, True) | self._moved(root, 0)):
+            yield Conflict("layout", Clause(path), op, None, "a region is made for the copy's place and strides")
+            return
         path = self._strided(root, exact)
         if path:
             remove = frozenset[int]()

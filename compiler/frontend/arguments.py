@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from compiler.frontend.forms import ALIGNMENT, Form, Forms, Root, is_symbolic, last_element
 from compiler.frontend.inputs import Input
-from compiler.frontend.forms import ALIGNMENT, Form, Forms, Root, last_element
+from dialects.types import DYNAMIC
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,16 @@ def place(items: Sequence[Input], forms: Forms) -> list[Placement]:
     placed: list[Placement] = []
     for item, root in zip(items, roots, strict=True):
         assert root is not None and item.tensor is not None
+        if is_symbolic(item.tensor):
+            root.bytes = DYNAMIC
         placed.append(Placement(forms.of(item.tensor, root.base), root))
     return placed
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """First byte a tensor touches, and one past the last."""
+    """First byte a tensor touches, and one past the last; no bytes when that is known only at run time."""
+    if is_symbolic(tensor):
+        return 0, 0
     size = tensor.element_size()
     low = int(tensor.storage_offset())
     high = last_element(tuple(tensor.shape), tensor.stride(), low) + 1

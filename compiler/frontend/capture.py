@@ -13,16 +13,18 @@ from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch._export.utils import _compiling_state_context
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.pt2 import load_exported
-from compiler.frontend.sources import traceback_source
+from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.program import Leaf
 
 
@@ -121,7 +123,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         tensor = value if isinstance(value, torch.Tensor) else None
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
+    shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
         assert item.tensor is not None
@@ -132,6 +136,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     outcome = _Outcome()
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        mode = get_proxy_mode()
+        if mode is not None:  # by itself the tracer keeps frames of functions called `forward` only
+            mode.tracer._filter_traceback_frames = keep_user_frames
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
@@ -151,7 +158,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError:
         raise
@@ -207,7 +214,10 @@ def _state(owner: torch.nn.Module) -> Iterator[_Slot]:
     """Parameters and buffers; tied names are one slot."""
     found: dict[int, _Slot] = {}
     for prefix, module in owner.named_modules():
-        for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
+        groups: tuple[tuple[Literal["parameter", "buffer"], dict[str, Any]], ...] = (
+            ("parameter", module._parameters), ("buffer", module._buffers),
+        )  # fmt: skip
+        for kind, held in groups:
             for name, tensor in held.items():
                 if tensor is not None:
                     slot = found.setdefault(id(tensor), _Slot(tensor, kind))
@@ -251,11 +261,11 @@ class _Substituted:
                     )
         return found
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for slot in self._state:
             for held, name in slot.places:
                 held[name] = slot.tensor
-        for _, module, before in self._attributes:
+        for _prefix, module, before in self._attributes:
             for name in set(module.__dict__) - set(before):
                 del module.__dict__[name]
             module.__dict__.update(before)

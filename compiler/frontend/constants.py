@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import ArrayAttr, Attribute, BytesAttr, DenseIntOrFPElementsAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DenseIntOrFPElementsAttr, DictionaryAttr, StringAttr, TensorType
+from xdsl.ir import Attribute
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import element_of
@@ -44,6 +45,8 @@ def attribute(value: Any) -> Attribute:
             return Constant(f"layout:{str(value).removeprefix('torch.')}")
         case Sequence():
             return ArrayAttr([attribute(item) for item in value])
+        case torch.SymInt() if (known := value.node.maybe_as_int()) is not None:
+            return integer(known)
         case torch.SymInt() | torch.SymFloat() | torch.SymBool():
             raise UnsupportedError(f"the number {value} is known only at run time")
         case _:
@@ -56,4 +59,5 @@ def constant_data(tensor: torch.Tensor) -> DenseIntOrFPElementsAttr:
     if dense.dtype == torch.bool:
         dense = dense.to(torch.uint8) * 0xFF  # true is -1 in an i1, as the IR's text reads back
     raw = dense.reshape(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b""
-    return DenseIntOrFPElementsAttr(value_type(element_of(tensor.dtype), tuple(tensor.shape)), BytesAttr(raw))
+    kind: TensorType[Any] = value_type(element_of(tensor.dtype), tuple(tensor.shape))
+    return DenseIntOrFPElementsAttr(kind, BytesAttr(raw))

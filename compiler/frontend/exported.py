@@ -10,6 +10,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec,
 from torch.utils import _pytree as pytree
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.forms import is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.program import Leaf
 
@@ -66,6 +67,8 @@ def _held(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
 def _user_input(name: str, spec: InputSpec, example: Any, meta: Any) -> Input:
     if isinstance(spec.arg, ConstantArgument):
         return Input(name, "input", None, constant=spec.arg.value)
+    if isinstance(meta, torch.Tensor) and is_symbolic(meta):
+        return Input(name, "input", meta, real=False)
     if isinstance(example, torch.Tensor):
         return Input(name, "input", example, real=True)
     if isinstance(meta, torch.Tensor):

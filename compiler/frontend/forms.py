@@ -11,16 +11,8 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
 from compiler.errors import UnsupportedError
+from compiler.torch_types import ELEMENT_OF
 from dialects.types import DYNAMIC, ELEMENTS, handle_type
-
-ELEMENT_OF: dict[torch.dtype, str] = {
-    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
-    torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2",
-    torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
-    torch.uint64: "ui64", torch.uint32: "ui32", torch.uint16: "ui16", torch.uint8: "ui8",
-    torch.bool: "i1", torch.complex64: "complex<f32>", torch.complex128: "complex<f64>",
-}  # fmt: skip
-"""torch dtype -> MLIR spelling."""
 
 ALIGNMENT = 16
 """A root starts at a multiple of this many bytes of its storage, so that every element type counts from it evenly."""
@@ -77,7 +69,15 @@ class Forms:
 
 def number(value: int | torch.SymInt) -> int:
     """A size for the type of a handle: DYNAMIC when it is known only at run time."""
-    return value if isinstance(value, int) else DYNAMIC
+    if isinstance(value, int):
+        return value
+    known = value.node.maybe_as_int()
+    return DYNAMIC if known is None else known
+
+
+def is_symbolic(tensor: torch.Tensor) -> bool:
+    """Whether a size, stride or offset is known only at run time."""
+    return DYNAMIC in map(number, (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
 
 
 def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> int:
@@ -88,7 +88,10 @@ def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> i
 
 
 class Root:
-    """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on."""
+    """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on.
+
+    `bytes` is DYNAMIC when it is known only at run time.
+    """
 
     __slots__ = ("base", "bytes", "written")
 

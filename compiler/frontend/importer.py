@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -30,24 +33,28 @@ from xdsl.ir import Block, Operation, Region
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
-from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.constants import SMALL, constant_data
-from compiler.frontend.expansion import Expander, Expansion, Slot
-from compiler.frontend.forms import Forms, Handle, Root
+from compiler.frontend.control import IMPORTS
+from compiler.frontend.expansion import Expander
+from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
+from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
+from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
-from dialects.fx import CallOp, ConstantOp
+from dialects.fx import CallOp, ConstantOp, SymbolOp
+from dialects.types import DYNAMIC
 
 
-def import_graph(captured: Captured) -> Program:
-    """The program of a captured graph.
+def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) -> Program:
+    """The program of a captured graph; `kernels` recognise calls of hand-written kernels.
 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
-    return _Importer(captured).program()
+    return Importer(captured, kernels).program()
 
 
 _INLINED = {
@@ -61,13 +68,19 @@ _INLINED = {
 _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
 
 
-class _Importer:
+_OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
+
+
+class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS) -> None:
         self.captured = captured
+        self.kernels = kernels
         self.forms = Forms()
-        self.expander = Expander(self.forms)
+        symbolic = [i.tensor for i in captured.inputs if i.tensor is not None and is_symbolic(i.tensor)]
+        self.expander = Expander(self.forms, symbolic[0].fake_mode if symbolic else None)  # type: ignore[attr-defined]
+        self.symbols = tuple(sorted({str(s) for t in symbolic for s in _free_symbols(t)}))
         self.ops: list[Operation] = []
         self._files: dict[Source, FileLineColLoc] = {}
         self._location: LocationAttr = UnknownLoc()
@@ -93,7 +106,9 @@ class _Importer:
         handles: dict[int, Handle] = {}
         for (item, placement), value in zip(kept, self.block.args, strict=True):
             value.name_hint = _hint(item.name)
-            handles[id(item)] = Handle(value, placement.form, placement.root, argument=True)
+            handle = handles[id(item)] = Handle(value, placement.form, placement.root, argument=True)
+            if isinstance(item.tensor, FakeTensor) and self.expander.symbolic:
+                self.expander.adopt(handle, item.tensor)
         for item, placement, inline in zip(order, placements, inlined, strict=True):
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
@@ -137,7 +152,7 @@ class _Importer:
         numbers: dict[int, int] = {}
         attributes = [
             DictionaryAttr({
-                "alias.root": RootAttr(RootData(numbers.setdefault(id(p.root), len(numbers)), p.root.bytes)),
+                "alias.root": RootAttr(RootData(numbers.setdefault(id(p.root), len(numbers)), max(p.root.bytes, 0))),
                 "fx.name": StringAttr(i.name),
                 "fx.kind": StringAttr(i.kind),
             })
@@ -153,11 +168,11 @@ class _Importer:
             tuple(self._in_leaf(leaf, position_of) for leaf in captured.in_leaves),
             captured.out_tree,
             tuple(out_leaves),
-            state={i.name: i.tensor for i, _ in arguments if i.kind != "input" and i.real},
+            state={i.name: i.tensor for i, _ in arguments if i.kind != "input" and i.tensor is not None},
             owner=captured.owner,
             rebound=self._rebound,
             training=dict(captured.training),
-            symbolic=(),
+            symbolic=self.symbols,
         )
 
     def _in_leaf(self, leaf: Leaf, position_of: dict[int, int]) -> Leaf:
@@ -172,6 +187,9 @@ class _Importer:
             if isinstance(value, Handle):
                 results.append(value)
                 return Leaf(len(results) - 1)
+            if isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None:
+                raise UnsupportedError(f"the program returns the number {value}, known only at run time",
+                                       hint="return a tensor, or read the size from one outside")  # fmt: skip
             return Leaf(constant=value)
 
         user = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in captured.out_leaves]
@@ -205,7 +223,7 @@ class _Importer:
                 env[node] = next(remaining)
                 continue
             if node.op == "output":
-                return fx.node.map_arg(node.args[0], env.__getitem__)
+                return map_arg(node.args[0], env.__getitem__)
             outer, self._location = self._location, self._locate(node)
             try:
                 env[node] = self._node(graph, node, env)
@@ -224,8 +242,8 @@ class _Importer:
         target = node.target
         if node.op == "get_attr":
             return self._attribute(graph, str(target))
-        args = fx.node.map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs = fx.node.map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args: Any = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs: Any = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
         if node.op == "call_function":
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]
@@ -245,17 +263,33 @@ class _Importer:
         return self._run(node.op, target, args, kwargs)
 
     def _run(self, kind: str, target: Any, args: Any, kwargs: Any, run: Callable[..., Any] | None = None) -> Any:
-        if run is None:
-            run = target if kind == "call_function" else _method(target)
-        expansion, operands = self.expander.expand((kind, target), run, args, kwargs)
+        call: Callable[..., Any] = run or (target if kind == "call_function" else _method(target))
+        expansion, operands = self.expander.expand((kind, target), call, args, kwargs)
         return self._emit(expansion, operands)
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
+        """Import a call that the program does not make itself."""
+        return self._run("call_function", function, args, kwargs)
+
+    @property
+    def location(self) -> LocationAttr:
+        """Where the node comes from that is being imported."""
+        return self._location
+
+    @contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Collect the operations of the block in a list of their own."""
+        outer, self.ops = self.ops, []
+        try:
+            yield self.ops
+        finally:
+            self.ops = outer
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
-            make = ConstantOp if step.constant else CallOp
-            op = make.create(
+            op = _OPERATIONS[step.kind].create(
                 operands=[slots[i].value for i in step.operands],
                 result_types=step.types,
                 properties=dict(step.properties),
@@ -269,13 +303,16 @@ class _Importer:
                     root = Root(made.bytes)
                 else:
                     root = slots[made.source].root
-                    if made.form.end > root.bytes:
+                    if made.form.end > root.bytes != DYNAMIC:
                         raise UnsupportedError(
                             f"{step.properties['target']} reaches byte {made.form.end} of memory of which the program "
                             f"was given {root.bytes} bytes",
                             hint="pass the whole tensor as an argument",
                         )
                 slots.append(Handle(value, made.form, root))
+        for handle, tensor in zip(slots, expansion.tensors, strict=False):
+            if tensor is not None:
+                self.expander.adopt(handle, tensor)
         for operand, slot in expansion.rebound:
             operands[operand].value, operands[operand].form = slots[slot].value, slots[slot].form
             operands[operand].root = slots[slot].root
@@ -289,6 +326,11 @@ class _Importer:
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         name = target.name()
         position = _INLINED.get(name)
+        kernel = read_kernel(self.kernels, target, args, kwargs) if position is None else None
+        if kernel is not None:
+            return self._emit(*expand_kernel(self.expander, target, kernel, args, kwargs))
+        if position is None and name in IMPORTS and not self.expander.symbolic:
+            return IMPORTS[name](self, *args, **kwargs)
         if position is None:
             raise UnsupportedError(
                 f"the higher-order operator {name} has no form in the IR",
@@ -305,6 +347,11 @@ class _Importer:
         if file is None:
             file = self._files[source] = FileLineColLoc(StringAttr(source.file), IntAttr(source.line), IntAttr(0))
         return NameLoc(StringAttr(node.name), file)
+
+
+def _free_symbols(tensor: torch.Tensor) -> set[Any]:
+    numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    return {s for n in numbers if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols}
 
 
 def _fill(structure: Any, slots: list[Handle]) -> Any:

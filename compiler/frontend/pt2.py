@@ -20,14 +20,17 @@ from torch.export import ExportedProgram
 
 from compiler.errors import CompileError
 
-_PICKLED = re.compile(r"data/constants/(custom_obj_|opaque_obj_)|data/aotinductor/|serialized_\w+\.(json|pt)$|data/(weights|constants)/[^/]*\.pt$")
+_PICKLED = re.compile(
+    r"data/constants/(custom_obj_|opaque_obj_)|data/aotinductor/|serialized_\w+\.(json|pt)$|data/(weights|constants)/[^/]*\.pt$"
+)
 """Entries that hold pickles or machine code by their name, in the present layout and in older ones."""
 
-_FUNCTIONS = frozenset(
-    "Symbol Integer Float Rational Add Mul Pow Mod Max Min Abs Eq Ne Equality Unequality StrictGreaterThan GreaterThan StrictLessThan LessThan "
-    "Gt Ge Lt Le And Or Not FloorDiv CeilDiv CleanDiv PythonMod ModularIndexing IntTrueDiv FloatTrueDiv FloatPow PowByNatural ToFloat "
-    "TruncToInt CeilToInt FloorToInt RoundToInt Where BooleanTrue BooleanFalse max min".split()
-)
+_FUNCTIONS = frozenset({
+    "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Mod", "Max", "Min", "Abs", "max", "min",
+    "Eq", "Ne", "Gt", "Ge", "Lt", "Le", "Equality", "Unequality", "StrictGreaterThan", "GreaterThan", "StrictLessThan",
+    "LessThan", "And", "Or", "Not", "FloorDiv", "CeilDiv", "CleanDiv", "PythonMod", "ModularIndexing", "IntTrueDiv",
+    "FloatTrueDiv", "FloatPow", "PowByNatural", "ToFloat", "TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "Where",
+})  # fmt: skip
 _METHODS = frozenset({"size", "stride", "storage_offset"})
 _NODES = (
     ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop,

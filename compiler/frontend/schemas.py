@@ -1,7 +1,7 @@
 """What an operator overload reads, writes and returns, from its schema alone.
 
-Two tables complete what schemas leave unsaid: operators that write without saying so (`SILENT_WRITES`), and
-operators that overwrite an operand without reading it (`OVERWRITES`).
+Tables complete what schemas leave unsaid: operators that write without saying so (`SILENT_WRITES`), that overwrite an
+operand without reading it (`OVERWRITES`), and that read no element of their operands (`METADATA_READS`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ SILENT_WRITES: dict[str, tuple[str, ...]] = {
 
 OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 """Operators that give every element of `self` a new value without looking at the old one."""
+
+METADATA_READS = frozenset(
+    f"aten::{name}"
+    for name in ("empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_empty_strided", "new_zeros",
+                 "new_ones", "new_full", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
+)  # fmt: skip
+"""Operators that look at an operand's sizes, strides and type only."""
 
 _TRAINING = ("training", "train", "use_input_stats")
 
@@ -63,6 +70,10 @@ class Twin:
     drop: tuple[str, ...] = ()
 
 
+UNTAGGED_POINTWISE = frozenset({"aten::copy_", "aten::masked_fill_", "aten::where"})
+"""Element-wise operators that PyTorch 2.13 does not tag as such."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """What the schema of an overload says.
@@ -72,6 +83,7 @@ class Facts:
         twin: the out-of-place overload, for a writing op that has one.
         metadata: an in-place change of sizes, strides or storage (`t_`, `resize_`, `set_`).
         random: draws from a generator.
+        pointwise: element i of what it writes depends on element i of its operands only.
     """
 
     name: str
@@ -81,6 +93,7 @@ class Facts:
     twin: Twin | None
     metadata: bool
     random: bool
+    pointwise: bool
 
     @property
     def by_name(self) -> dict[str, Parameter]:
@@ -112,14 +125,14 @@ def facts(op: OpOverload) -> Facts:
     """The facts of an overload."""
     schema = op._schema
     silent = SILENT_WRITES.get(schema.name, ())
-    overwrites = schema.name in OVERWRITES
+    overwrites, metadata_only = schema.name in OVERWRITES, schema.name in METADATA_READS
     parameters: list[Parameter] = []
     for position, formal in enumerate(schema.arguments):
         info = formal.alias_info
         tensor = _holds_tensors(formal.type)
         writes = (info is not None and info.is_write) or formal.name in silent
         out = bool(formal.is_out)
-        untouched = out or (overwrites and position == 0) or (info is not None and not info.is_write)
+        untouched = metadata_only or out or (overwrites and position == 0) or (info is not None and not info.is_write)
         alias = frozenset(info.before_set | info.after_set) if info is not None else frozenset()
         parameters.append(
             Parameter(formal.name, position, formal.kwarg_only, tensor, tensor and not untouched, tensor and writes, out, alias)
@@ -132,6 +145,7 @@ def facts(op: OpOverload) -> Facts:
     return Facts(
         overload_name(op), tuple(parameters), returns, bool(silent), _twin(op, parameters),
         metadata, torch.Tag.nondeterministic_seeded in op.tags,
+        torch.Tag.pointwise in op.tags or schema.name in UNTAGGED_POINTWISE,
     )  # fmt: skip
 
 

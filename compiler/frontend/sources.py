@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import traceback
 from typing import NamedTuple
 
 import torch
 from torch import fx
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(str(torch.__file__))) + os.sep
 _COMPILER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -22,6 +23,14 @@ class Source(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
+    """The frames of a traced program: those inside the compiler's call of it that are not PyTorch's."""
+    frames = list(user_stack_summary)
+    ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(_COMPILER)]
+    inside = frames[ours[-1] + 1 :] if ours else frames
+    return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
 
 
 def innermost(trace: str) -> Source | None:

@@ -25,7 +25,7 @@ from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.elementwise import mark_elementwise
 from compiler.frontend.forms import Handle, Root
-from compiler.frontend.importer import _Importer
+from compiler.frontend.importer import Importer
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
 from dialects.fx import CallOp, Operand
@@ -56,7 +56,7 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     """
     owner = graph.owning_module
     module: Any = owner if owner is not None and owner.graph is graph else SimpleNamespace(graph=graph)
-    importer = _HostImporter(_captured(module, graph, example_inputs))
+    importer = _HostImporter(captured_graph(module, graph, example_inputs))
     program = importer.program()
     mark_elementwise(program.module)
     function = main_function(program.module)
@@ -71,7 +71,8 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     return Imported(function, importer.node_of, importer.ops_of, importer.env)
 
 
-def _captured(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
+def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
+    """A host's graph with what is known about its inputs: the examples, or the placeholders' metadata."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     if example_inputs is not None and len(example_inputs) != len(placeholders):
         raise CompileError(f"the graph has {len(placeholders)} inputs, {len(example_inputs)} were given")
@@ -112,7 +113,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _HostImporter(_Importer):
+class _HostImporter(Importer):
     """Imports what the compiler's importer refuses as calls with declared or unknown effects."""
 
     def __init__(self, captured: Captured) -> None:
@@ -236,4 +237,4 @@ def _declared(
     return Effects(None), lambda i: ResultAlias("may")
 
 
-__all__ = ["Imported", "METADATA", "import_host_graph", "metadata"]
+__all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata"]

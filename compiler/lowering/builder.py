@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -30,9 +31,13 @@ def make_context() -> ir.Context:
 
 
 class Builder:
-    """Types and constants of one context. Make it, and use it, inside `with context`."""
+    """Types and constants of one context. Make it, and use it, inside `with context`.
 
-    def __init__(self) -> None:
+    `target` is "xla" or "neuron": rules choose by it where the two accept, or run well, different forms.
+    """
+
+    def __init__(self, target: str = "xla") -> None:
+        self.target = target
         signed, unsigned = ir.IntegerType.get_signless, ir.IntegerType.get_unsigned
         self.elements: dict[str, ir.Type] = {
             "f64": ir.F64Type.get(), "f32": ir.F32Type.get(), "f16": ir.F16Type.get(), "bf16": ir.BF16Type.get(),
@@ -43,6 +48,8 @@ class Builder:
         }  # fmt: skip
         self._names = {kind: name for name, kind in self.elements.items()}
         self.tensor = functools.lru_cache(maxsize=None)(self._tensor)
+        self._filled = functools.lru_cache(maxsize=None)(self._fill)
+        self._repeated: dict[tuple[Any, ...], ir.Value] = {}
 
     def _tensor(self, element: str, shape: tuple[int, ...]) -> ir.RankedTensorType:
         return ir.RankedTensorType.get(shape, self.elements[element])
@@ -54,6 +61,15 @@ class Builder:
     def shape(self, value: ir.Value) -> tuple[int, ...]:
         return tuple(ir.RankedTensorType(value.type).shape)
 
+    def once(self, key: tuple[Any, ...], emit: Callable[[], ir.Value]) -> ir.Value:
+        """What `emit` gives, emitted once a block: the same position tensor is prepared for every layer's cache."""
+        point: Any = ir.InsertionPoint.current
+        here = (point.block, *key)
+        found = self._repeated.get(here)
+        if found is None:
+            found = self._repeated[here] = emit()
+        return found
+
     # -- constants -----------------------------------------------------------------------------
 
     def splat(self, value: complex | float | int | bool, element: str, shape: tuple[int, ...] = ()) -> ir.Value:
@@ -64,6 +80,10 @@ class Builder:
             dtype = np.complex64 if element == "complex<f32>" else np.complex128
             scalar = hlo.constant(ir.DenseElementsAttr.get(np.array(whole, dtype), type=kind, shape=[]))
             return hlo.broadcast_in_dim(self.tensor(element, shape), scalar, []) if shape else scalar
+        return hlo.constant(self._filled(str(value), value, element, shape))  # the text tells -0.0 from 0.0
+
+    def _fill(self, _: str, value: float | int | bool, element: str, shape: tuple[int, ...]) -> ir.Attribute:
+        kind = self.elements[element]
         if isinstance(kind, ir.IntegerType):
             width, unsigned = kind.width, element.startswith("ui")
             number = int(value) if element != "i1" else int(bool(value))
@@ -73,12 +93,12 @@ class Builder:
                     number -= 1 << width
             scalar = ir.IntegerAttr.get(kind, number)
         else:
-            scalar = ir.FloatAttr.get(kind, float(value))  # type: ignore[arg-type]
-        return hlo.constant(ir.DenseElementsAttr.get_splat(self.tensor(element, shape), scalar))
+            scalar = ir.FloatAttr.get(kind, float(value))
+        return ir.DenseElementsAttr.get_splat(self.tensor(element, shape), scalar)
 
     def literal(self, array: np.ndarray, element: str) -> ir.Value:
         """A constant with the bits of `array` (for bf16 and the 8-bit floats: the raw bits as unsigned integers)."""
-        array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array).reshape(array.shape)  # a 0-d array would come back with one dimension
         if array.dtype.kind == "V" or array.dtype.name in ("bfloat16",) or array.dtype.name.startswith("float8"):
             array = array.view(f"u{array.dtype.itemsize}")
         return hlo.constant(ir.DenseElementsAttr.get(array, type=self.elements[element], shape=array.shape))

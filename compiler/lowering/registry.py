@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
     from compiler.lowering.builder import Builder
+    from compiler.lowering.windows import Part
 
 type_name = tuple[str, tuple[int, ...]]
 """Element type by MLIR spelling, and sizes."""
@@ -35,6 +36,8 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     types: tuple[type_name, ...]
+    writes: tuple[int, ...] = ()
+    """Operands that the overload writes, counted over its tensors; their new values are the last results."""
 
     def arg(self, position: int, name: str = "", default: Any = None) -> Any:
         """Positional argument `position`, or keyword `name`, or the schema's default given here."""
@@ -43,19 +46,26 @@ class Call:
         return self.kwargs.get(name, default)
 
 
-Rule = Callable[["Builder", Call], "ir.Value | Sequence[ir.Value]"]
+Rule = Callable[["Builder", Call], "ir.Value | Part | Sequence[ir.Value]"]
 RULES: dict[str, Rule] = {}
 """Overload -> rule. Filled when the family modules are imported (`compiler.lowering.load_rules`)."""
 
 
-def lowering(*overloads: str) -> Callable[[Rule], Rule]:
-    """Register a rule for these overloads."""
+THROUGH: dict[str, Literal["read", "update"]] = {}
+"""Overloads whose rule takes its first operand as a `windows.Part`, a window that has not been read yet, so that
+it can index the base instead. An `update` also gives a Part back: the same window on the updated base."""
+
+
+def lowering(*overloads: str, through: Literal["read", "update"] | None = None) -> Callable[[Rule], Rule]:
+    """Register a rule for these overloads; `through` says how it looks through a window (see THROUGH)."""
 
     def register(rule: Rule) -> Rule:
         for overload in overloads:
             if overload in RULES:
                 raise ValueError(f"two lowering rules for {overload}")
             RULES[overload] = rule
+            if through:
+                THROUGH[overload] = through
         return rule
 
     return register

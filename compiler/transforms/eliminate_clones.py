@@ -96,6 +96,8 @@ class DropSelfCopies(RewritePattern):
     def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
         if op.target.data != "aten.copy_.default" or not all(is_handle(v) for v in op.args) or len(op.args) != 2:
             return
+        if any(v not in self.analysis.locations for v in op.args):
+            return  # inside a region
         if self.analysis.alias(op.args[0], op.args[1]).kind is AliasKind.MUST:
             self.dropped.append(op)
             rewriter.replace_all_uses_with(op.outs[0], op.args[0])

@@ -14,11 +14,12 @@ from xdsl.ir import Operation, Region
 from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp, ConstantOp
 
 
 def _changes_nothing(op: Operation, pure: dict[type[Operation], bool]) -> bool:
-    if isinstance(op, CallOp):
+    if isinstance(op, CallOp | CondOp | WhileOp):
         # A call without results is there for something the schema does not say.
         return op.effects.writes() == () and bool(op.results)
     kind = type(op)
@@ -27,8 +28,9 @@ def _changes_nothing(op: Operation, pure: dict[type[Operation], bool]) -> bool:
     return pure[kind]
 
 
-def _sweep(region: Region, pure: dict[type[Operation], bool]) -> None:
-    """One walk from the end, so that a chain of dead operations goes at once."""
+def erase_dead_values(region: Region, pure: dict[type[Operation], bool] | None = None) -> None:
+    """One walk from the end, so that a chain of dead operations goes at once. `pure` remembers what op types are."""
+    pure = {} if pure is None else pure
     for block in region.blocks:
         op = block.last_op
         while op is not None:
@@ -37,7 +39,7 @@ def _sweep(region: Region, pure: dict[type[Operation], bool]) -> None:
                 block.erase_op(op)
             else:
                 for inner in op.regions:
-                    _sweep(inner, pure)
+                    erase_dead_values(inner, pure)
             op = before
 
 
@@ -46,6 +48,5 @@ class RemoveDeadValues(ModulePass):
     name = "remove-dead-values"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        pure: dict[type[Operation], bool] = {}
         for region in op.regions:
-            _sweep(region, pure)
+            erase_dead_values(region)

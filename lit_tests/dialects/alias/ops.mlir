@@ -21,12 +21,12 @@ func.func @roots(%x: memref<2x4xf32> {alias.root = #alias.root<0, 48 bytes>, ali
 }
 
 // CHECK-LABEL: func.func @signature
-// CHECK-SAME:  alias.bindings = #alias.bindings<"a \22name\22" parameter in 0 "f32" [2, 4] strides [4, 1] written, "b" buffer in 0 "f16" [2] strides [1] offset 3, "c" input unused "i64" [] strides [], "d" constant in 1 "i1" [1] strides [1]>
+// CHECK-SAME:  alias.bindings = #alias.bindings<"a \22name\22" parameter in 0 "f32" [2, 4] strides [4, 1] written, "b" buffer in 0 "f16" lazy "neg" [2] strides [1] offset 3, "c" input unused "i64" [] strides [], "d" constant in 1 "i1" [1] strides [1]>
 // CHECK-SAME:  alias.table = #alias.table<0 = 0>
 // CHECK-SAME:  alias.plan = #alias.plan<argument 2, argument_view 0 "f32" [4] strides [1] offset 4, result 1 "complex<f32>" lazy "conj" [2] strides [1], output 0>
 func.func @signature(%p: tensor<8xf32>, %q: tensor<1xi1>) -> (tensor<8xf32>, tensor<2xcomplex<f32>>) attributes {
     alias.bindings = #alias.bindings<"a \"name\"" parameter in 0 "f32" [2, 4] strides [4, 1] written,
-                                     "b" buffer in 0 "f16" [2] strides [1] offset 3,
+                                     "b" buffer in 0 "f16" lazy "neg" [2] strides [1] offset 3,
                                      "c" input unused "i64" [] strides [],
                                      "d" constant in 1 "i1" [1] strides [1]>,
     alias.table = #alias.table<0 = 0>,

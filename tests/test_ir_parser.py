@@ -1,4 +1,4 @@
-"""Floats in dense constants survive printing and parsing bit for bit."""
+"""Floats in dense constants survive printing and parsing bit for bit, and rubbish ends at once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import math
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     Builtin,
     ComplexType,
     DenseIntOrFPElementsAttr,
+    FileLineColLoc,
+    IntAttr,
+    NameLoc,
+    StringAttr,
     TensorType,
     bf16,
     f16,
@@ -20,7 +25,9 @@ from xdsl.parser import Parser
 
 from compiler.errors import CompileError
 from compiler.ir_text import parse, to_text
-from dialects.fx import ConstantOp
+from dialects.alias import Binding, Bindings, effects, results
+from dialects.fx import CallOp, Constant, ConstantOp
+from dialects.types import Geometry
 
 VALUES = [math.inf, -math.inf, math.nan, 2.0**24, 1234567.0, 0.1, -0.0]
 
@@ -55,7 +62,7 @@ def test_scalar_form() -> None:
 
 
 def test_stock_parser_still_needs_the_repair() -> None:
-    """When this fails, xDSL has been repaired and `dialects/hex_floats.py` can shrink."""
+    """When this fails, xDSL has been repaired and `dialects/ir_parser.py` can shrink."""
     context = Context()
     context.load_dialect(Builtin)
     read = Parser(context, "dense<0x7F800000> : tensor<f32>").parse_attribute()
@@ -75,3 +82,27 @@ def test_stock_parser_still_needs_the_repair() -> None:
 def test_refused(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         parse(f"fx.constant {text}")
+
+
+def test_unclosed_text_is_refused_at_once() -> None:
+    """xDSL's own pattern would take longer than the age of the universe."""
+    with pytest.raises(CompileError, match="before closing string literal"):
+        parse('fx.symbol "' + "a" * 200 + " : index")
+
+
+@pytest.mark.parametrize("text", ["ä", "日本", 'a"b', "a\nb", "\x01", "\\22", ""])
+def test_text_round_trip(text: str) -> None:
+    """In arguments, names of Python constants, attributes and locations."""
+    op = CallOp.create(
+        properties={
+            "target": StringAttr("a.b.c"),
+            "arguments": ArrayAttr([StringAttr(text), Constant(text)]),
+            "effects": effects([], []),
+            "aliases": results([]),
+        },
+        attributes={"b": Bindings((Binding(text, "input", -1, "f32", Geometry((), (), 0)),))},
+    )
+    op.location = NameLoc(StringAttr(text), FileLineColLoc(StringAttr(text), IntAttr(3), IntAttr(4)))
+    [read] = parse(to_text(op, locations=True)).body.block.ops
+    assert isinstance(read, CallOp)
+    assert (read.arguments, read.attributes, read.location) == (op.arguments, op.attributes, op.location)

@@ -1,0 +1,291 @@
+"""Which memory every handle lives in, and which stretch of it becomes one HLO parameter.
+
+A *memory* is what turns into one chain of values: the root of a fresh result, an argument's own extent, or, for a root
+that is written and shared by several arguments, the union of their extents. One walk, linear in the number of ops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from compiler.errors import CompileError, UnsupportedError
+from compiler.locations import source_of
+from dialects.alias import Root
+from dialects.control import CondOp, ControlOp, WhileOp, arguments_of, nested_blocks
+from dialects.fx import CallOp, ConstantOp
+from dialects.types import ELEMENTS, Geometry, element_bytes, element_name, geometry, row_major
+
+CARRIERS = {"bf16": "ui16", "f16": "ui16", "f8E4M3FN": "ui8", "f8E5M2": "ui8"}
+"""Element types that travel as unsigned integers when they are written: XLA's CPU back end widens whole buffers of
+these types in a scatter and canonicalises NaNs, which a move must not."""
+
+
+@dataclass(eq=False)
+class Memory:
+    """A stretch of bytes with a value.
+
+    Attributes:
+        arguments: numbers of the original arguments that live here; empty for memory the program allocates.
+        start: first byte, counted from the start of the root.
+        element: element type of its value. `dims`: shape of its value, in memory order.
+        lowest, highest: byte extent of all handles seen so far.
+    """
+
+    arguments: tuple[int, ...] = ()
+    start: int = 0
+    element: str = ""
+    dims: tuple[int, ...] = ()
+    written: bool = False
+    lowest: int = 1 << 62
+    highest: int = 0
+
+    def touch(self, extent: tuple[int, int]) -> None:
+        if extent[0] < extent[1]:
+            self.lowest, self.highest = min(self.lowest, extent[0]), max(self.highest, extent[1])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a handle lives. `argument` is the argument it was derived from, -1 for allocated memory; `whole` says that
+    it is that argument (or fresh result) itself, not a view of it."""
+
+    memory: Memory
+    argument: int
+    origin: SSAValue
+
+
+@dataclass
+class Memories:
+    """The result of the analysis: a place for every handle, and the memories of arguments in parameter order."""
+
+    places: dict[SSAValue, Place] = field(default_factory=dict)
+    parameters: list[Memory] = field(default_factory=list)
+
+
+def extent(window: Geometry, size: int) -> tuple[int, int]:
+    """First byte and one past the last byte of a static window on elements of `size` bytes; (0, 0) when empty."""
+    if 0 in window.sizes:
+        return 0, 0
+    last = window.offset + sum((n - 1) * s for n, s in zip(window.sizes, window.strides, strict=True))
+    return window.offset * size, (last + 1) * size
+
+
+def memory_order(window: Geometry) -> tuple[int, ...] | None:
+    """Sizes in memory order when the window is dense (every byte of its extent once), else None.
+
+    >>> memory_order(Geometry((2, 3), (1, 2), 0))
+    (3, 2)
+    >>> memory_order(Geometry((2, 3), (4, 1), 0)) is None
+    True
+    """
+    if window.strides == row_major(window.sizes) or 0 in window.sizes:
+        return window.sizes
+    order = sorted(range(len(window.sizes)), key=lambda i: (-window.strides[i], i))
+    step = 1
+    for i in reversed(order):
+        if window.sizes[i] != 1 and window.strides[i] != step:
+            return None
+        step *= window.sizes[i]
+    # Dimensions of size one keep their place beside their neighbours; only their order in the result differs.
+    return tuple(window.sizes[i] for i in order)
+
+
+def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
+    """The memories of a function over handles.
+
+    Raises:
+        UnsupportedError: an op may return an unknown alias, has unknown effects, or a size is dynamic.
+        CompileError: a view reaches outside the memory the program was given.
+    """
+    block = function.body.block
+    for inner in nested_blocks(function):
+        _require_static(inner)
+    result = Memories()
+    roots: dict[int, list[int]] = {}
+    attributes = function.arg_attrs.data if function.arg_attrs else ()
+    sizes: dict[int, int] = {}
+    for number, argument in enumerate(block.args):
+        root = attributes[number].data.get("alias.root") if attributes else None
+        if not isinstance(root, Root):
+            raise CompileError(f"argument {number} has no alias.root attribute")
+        roots.setdefault(root.data.id, []).append(number)
+        sizes[root.data.id] = root.data.bytes
+        memory = Memory((number,))
+        own = extent(geometry(_handle(argument)), _bytes(argument))
+        memory.touch(own)
+        if own[1] > root.data.bytes:
+            raise CompileError(f"argument {number} reaches byte {own[1]} of a root of {root.data.bytes} bytes")
+        result.places[argument] = Place(memory, number, argument)
+
+    shared = {number: group for group in roots.values() if len(group) > 1 for number in group}
+    own_extent = [extent(geometry(_handle(a)), _bytes(a)) for a in block.args]
+    limits: dict[int, tuple[int, int]] = {}
+    for root, group in roots.items():
+        occupied = [own_extent[n] for n in group if own_extent[n][1]] or [(0, 0)]
+        for number in group:
+            limits[number] = (min(low for low, _ in occupied), sizes[root])
+    merged: set[int] = set()
+    for op in block.ops:
+        _place_results(op, result, own_extent, limits, merged)  # regions included
+    for argument in block.args:
+        if result.places[argument].memory.written:
+            merged.add(argument.index)
+    _merge(result, block.args, shared, merged)
+    owners: dict[int, Place] = {}
+    for place in result.places.values():
+        owners.setdefault(id(place.memory), place)  # the first handle is the memory itself, the others are views of it
+    for place in owners.values():
+        _lay_out(place.memory, block.args, place.origin, carriers)
+    seen: dict[int, Memory] = {}
+    for argument in block.args:
+        memory = result.places[argument].memory
+        seen.setdefault(id(memory), memory)
+    result.parameters = list(seen.values())
+    return result
+
+
+def _require_static(block: Block) -> None:
+    for owner in (block, *block.ops):
+        for value in owner.args if isinstance(owner, Block) else owner.results:
+            if isinstance(value.type, MemRefType) and geometry(value.type).static:
+                continue
+            location, node = source_of(owner) if isinstance(owner, Operation) else ("", "")
+            expression = owner.properties.get("expression") if isinstance(owner, Operation) else None
+            name = f"the size {expression}" if expression is not None else f"a tensor of type {value.type}"
+            raise UnsupportedError(
+                f"{name} is known only at run time, and HLO needs static shapes",
+                location=location, node=node,
+                hint="capture with example inputs of fixed sizes, once per size",
+            )  # fmt: skip
+
+
+def _place_results(
+    op: Operation, result: Memories, own: Sequence[tuple[int, int]], limits: dict[int, tuple[int, int]], merged: set[int]
+) -> None:
+    """Give the results of one op their places and note what it writes."""
+    if isinstance(op, ConstantOp):
+        _place_fresh(op.value, result)
+        return
+    if isinstance(op, CondOp | WhileOp):
+        _place_regions(op, result, own, limits, merged)
+        return
+    if not isinstance(op, CallOp):
+        return
+    writes = op.effects.writes()
+    if writes is None:
+        location, node = source_of(op)
+        raise UnsupportedError(
+            f"{op.target.data} does not say what it reads and writes", location=location, node=node,
+            hint="give the operator a schema with write marks (Tensor(a!)), or register a lowering for it",
+        )  # fmt: skip
+    for operand in writes:
+        result.places[op.args[operand]].memory.written = True
+    for alias, value in zip(op.aliases.data, op.outs, strict=True):
+        if not isinstance(value.type, MemRefType):
+            continue
+        reach = extent(geometry(value.type), _bytes(value))
+        if alias.kind == "fresh":
+            place = Place(Memory(), -1, value)
+        elif alias.kind == "may":
+            location, node = source_of(op)
+            raise UnsupportedError(
+                f"whether a result of {op.target.data} shares memory with an operand is unknown",
+                location=location, node=node, hint="declare the alias in the operator's schema",
+            )  # fmt: skip
+        else:
+            source = result.places[op.args[alias.operand]]
+            place = source if alias.kind == "same" else Place(source.memory, source.argument, value)
+            if place.argument >= 0 and reach[0] < reach[1]:
+                lowest, highest = limits[place.argument]
+                if reach[0] < lowest or reach[1] > highest:
+                    location, node = source_of(op)
+                    raise UnsupportedError(
+                        f"{op.target.data} makes a view that reaches outside the tensor the program was given",
+                        location=location, node=node, hint="pass the whole tensor that the view is meant to cover",
+                    )  # fmt: skip
+                if reach[0] < own[place.argument][0] or reach[1] > own[place.argument][1]:
+                    merged.add(place.argument)
+        place.memory.touch(reach)
+        result.places[value] = place
+
+
+def _place_regions(
+    op: ControlOp, result: Memories, own: Sequence[tuple[int, int]], limits: dict[int, tuple[int, int]], merged: set[int]
+) -> None:
+    """Captured handles live where they do outside; carried values and results have memory of their own."""
+    for block, carried, first in arguments_of(op):
+        for argument in block.args[:carried]:
+            _place_fresh(argument, result)
+        for argument, capture in zip(block.args[carried:], op.operands[first:], strict=True):
+            result.places[argument] = result.places[capture]
+        for inner in block.ops:
+            _place_results(inner, result, own, limits, merged)
+    for value in op.outs:
+        _place_fresh(value, result)
+
+
+def _place_fresh(value: SSAValue, result: Memories) -> None:
+    memory = Memory()
+    memory.touch(extent(geometry(_handle(value)), _bytes(value)))
+    result.places[value] = Place(memory, -1, value)
+
+
+def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, list[int]], merged: set[int]) -> None:
+    """One memory for all arguments of a root that somebody writes, or views beyond one argument's own extent."""
+    replaced: dict[int, Memory] = {}
+    for number in sorted(merged & shared.keys()):
+        group = shared[number]
+        if id(result.places[arguments[number]].memory) in replaced:
+            continue
+        union = Memory(tuple(group))
+        for other in group:
+            old = result.places[arguments[other]].memory
+            union.touch((old.lowest, old.highest))
+            union.written |= old.written
+            replaced[id(old)] = union
+    for value, place in result.places.items():
+        if id(place.memory) in replaced:
+            result.places[value] = Place(replaced[id(place.memory)], place.argument, place.origin)
+
+
+def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
+    """Choose start, element type and shape of a memory's value."""
+    owners = [arguments[number] for number in memory.arguments] or [origin]
+    elements = {element_name(_handle(o).element_type) for o in owners}
+    widths = [ELEMENTS[e][1] for e in elements]
+    element = min(elements, key=lambda e: (ELEMENTS[e][1], e)) if len(elements) > 1 else next(iter(elements))
+    if memory.arguments and memory.written and carriers:
+        element = CARRIERS.get(element, element)
+    size = ELEMENTS[element][1]
+    low, high = (memory.lowest, memory.highest) if memory.highest else (0, 0)
+    if not memory.arguments:
+        low = 0
+    memory.start = low // max(widths) * max(widths)
+    memory.element = element
+    for owner in owners:  # the shape of the first handle that is all of it
+        window = geometry(_handle(owner))
+        ordered = memory_order(window)
+        if ordered is not None and _bytes(owner) == size and extent(window, size) == (low, high) == (memory.start, high):
+            memory.dims = ordered
+            return
+    count = -(-(high - memory.start) // size)
+    memory.dims = (count,)
+
+
+def _handle(value: SSAValue) -> MemRefType[Attribute]:
+    return cast(MemRefType[Attribute], value.type)
+
+
+def _bytes(value: SSAValue) -> int:
+    return element_bytes(_handle(value).element_type)
+
+
+def numel(memory: Memory) -> int:
+    return math.prod(memory.dims)

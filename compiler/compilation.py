@@ -1,0 +1,145 @@
+"""The whole road from a captured program to an executable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, UnitAttr
+
+from compiler.errors import CompileError
+from compiler.export.hlo import to_hlo
+from compiler.export.signature import signature_of
+from compiler.frontend.capture import capture
+from compiler.frontend.importer import import_graph
+from compiler.frontend.inputs import Captured
+from compiler.lowering.module import lower
+from compiler.program import Program
+from compiler.reference import entry
+from compiler.runtime.client import compile_options
+from compiler.runtime.executable import Executable
+from compiler.transforms.decompose import Decompose
+from compiler.transforms.in_place_to_out_of_place import make_out_of_place
+from compiler.transforms.print_alias import PrintAlias
+from compiler.validation.checks import Checks, Validation
+from compiler.verify import verify
+from dialects.alias import DONATED
+from dialects.fx import CallOp
+
+TARGETS = ("xla",)
+
+
+@dataclass
+class Stages:
+    """Seconds per stage of one compilation, and counts of what it handled."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def compile_program(
+    program: Any,
+    example_inputs: Sequence[Any] | None,
+    *,
+    donate: Sequence[int | str] | str = (),
+    target: str = "xla",
+    trust: bool = False,
+    validate: bool = False,
+    xla_flags: Mapping[str, str | bool | int] | None = None,
+) -> Executable:
+    """See `compiler.compile`."""
+    if target not in TARGETS:
+        raise CompileError(f"unknown target {target!r}", hint=f"one of {', '.join(TARGETS)}")
+    stages = Stages()
+    with stages.measure("capture"):
+        captured = capture(program, example_inputs, trust=trust)
+    with stages.measure("import"):
+        imported = import_graph(captured)
+        mark_donated(imported, donate)
+    function = entry(imported.module)
+    stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
+    stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
+    checks = Validation(captured, imported) if validate else Checks()
+    with stages.measure("out of place"):
+        checks.apply("in-place-to-out-of-place", imported.module, lambda module: make_out_of_place(entry(module)))
+    with stages.measure("decompose"):
+        checks.apply("decompose", imported.module, lambda module: Decompose().apply(Context(), module))
+    with stages.measure("verify"):
+        verify(imported.module)
+    with stages.measure("StableHLO"):
+        stablehlo = checks.lowered(imported.module, lambda module: lower(module, target=target))
+    with stages.measure("HLO"):
+        signature = signature_of(imported, function)
+        names = [b.name for b in signature.bindings]
+        inputs = [", ".join(names[a] for a in signature.bound(p)) for p in range(len(signature.parameters))]
+        proto = to_hlo(stablehlo, inputs)
+    checks.exported(imported.module, stablehlo, proto)
+    executable = Executable(
+        signature,
+        proto,
+        lambda: str(stablehlo),
+        state=imported.state,
+        owner=imported.owner,
+        training=imported.training,
+        stages=_stage_texts(captured, imported.module, donate),
+        options=compile_options(**xla_flags) if xla_flags else None,
+    )
+    executable.timings, executable.counts = stages.seconds, stages.counts
+    checks.executable(executable)
+    return executable
+
+
+def _stage_texts(captured: Captured, functional: ModuleOp, donate: Sequence[int | str] | str) -> dict[str, Any]:
+    """The texts behind `Executable.ir`. The first two are imported again when asked for: keeping them costs more."""
+
+    def handles() -> ModuleOp:
+        imported = import_graph(captured)
+        mark_donated(imported, donate)
+        return imported.module
+
+    def analyzed() -> str:
+        module = handles()
+        PrintAlias().apply(Context(), module)
+        return str(module)
+
+    return {"import": lambda: str(handles()), "analyzed": analyzed, "functional": lambda: str(functional)}
+
+
+def mark_donated(program: Program, donate: Sequence[int | str] | str) -> None:
+    """Put `alias.donated` on the arguments whose memory the caller gives up.
+
+    Indices count the program's inputs; names are argument names, state included; "all" means all inputs.
+    """
+    if not donate:
+        return
+    inputs = [n for n, a in enumerate(program.arguments) if a.kind == "input"]
+    names = {a.name: n for n, a in enumerate(program.arguments)}
+    chosen: set[int] = set()
+    for item in (range(len(inputs)) if donate == "all" else _items(donate)):
+        if isinstance(item, str) and item in names:
+            chosen.add(names[item])
+        elif isinstance(item, int) and 0 <= item < len(inputs):
+            chosen.add(inputs[item])
+        else:
+            raise CompileError(f"donate: there is no argument {item!r}", hint=f"names are {', '.join(names)}")
+    function = entry(program.module)
+    assert function.arg_attrs is not None
+    function.properties["arg_attrs"] = ArrayAttr(
+        DictionaryAttr({**a.data, DONATED: UnitAttr()}) if n in chosen else a
+        for n, a in enumerate(function.arg_attrs.data)
+    )
+
+
+def _items(donate: Sequence[int | str] | str) -> Iterable[int | str]:
+    return (donate,) if isinstance(donate, str) else donate
+

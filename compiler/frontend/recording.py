@@ -1,0 +1,498 @@
+"""A dispatch mode that writes down the ATen calls made under it: effects, and how each result's memory relates to operands.
+
+What it writes is in terms of slots: the declared operands first, then every result in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAttr, UnitAttr
+from xdsl.ir import Attribute
+
+from compiler.errors import UnsupportedError
+from compiler.frontend.constants import attribute, constant_data
+from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
+from compiler.frontend.schemas import (
+    Facts,
+    Parameter,
+    bind,
+    draws_now,
+    expands,
+    facts,
+    metadata_twin,
+    overload_name,
+    writes_now,
+)
+from dialects.alias import ResultAlias, effects, results
+from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
+from dialects.types import DYNAMIC, row_major
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A tensor in the structure a node returns."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """A result of a step: fresh memory of `bytes` bytes, or (`source` >= 0) memory of that slot."""
+
+    form: Form
+    source: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation to emit; `written` holds the slots it writes."""
+
+    properties: dict[str, Attribute]
+    operands: tuple[int, ...]
+    types: tuple[Attribute, ...]
+    made: tuple[Made, ...]
+    written: tuple[int, ...] = ()
+    kind: Literal["call", "constant", "symbol"] = "call"
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What a node does: steps, the structure it returns, and the operands that become other handles (operand, slot)."""
+
+    steps: tuple[Step, ...]
+    output: Any
+    rebound: tuple[tuple[int, int], ...]
+    tensors: tuple[torch.Tensor | None, ...] = ()
+    """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
+
+
+@dataclass
+class _Memory:
+    """A storage seen during a recording."""
+
+    base: int
+    bytes: int
+
+
+@dataclass
+class _Call:
+    """One recorded call while it is turned into a step."""
+
+    positional: list[Attribute] = field(default_factory=list)
+    keywords: dict[str, Attribute] = field(default_factory=dict)
+    operands: list[int] = field(default_factory=list)
+    tensors: list[torch.Tensor | None] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+    of_parameter: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Recorder(TorchDispatchMode):
+    """Records the ATen calls made under it as steps over slots."""
+
+    def __init__(self, forms: Forms) -> None:
+        super().__init__()
+        self.forms = forms
+        self.steps: list[Step] = []
+        self._kept: list[torch.Tensor] = []  # ids stay valid while their owners live
+        self.tensors: list[torch.Tensor | None] = []
+        self._slot: dict[int, int] = {}
+        self._form: list[Form] = []
+        self._memory_of: list[_Memory] = []
+        self._argument: list[bool] = []
+        self._memory: dict[int, _Memory] = {}
+        self._operands: list[torch.Tensor] = []
+
+    def operand(self, fake: torch.Tensor, handle: Handle) -> None:
+        """Declare the next operand of the node."""
+        storage = fake.untyped_storage()._cdata
+        memory = self._memory.setdefault(storage, _Memory(handle.root.base, handle.root.bytes))
+        self._operands.append(fake)
+        self._new_slot(fake, handle.form, memory, handle.argument)
+
+    def finish(self, out: Any) -> Expansion:
+        rebound = tuple(
+            (i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i
+        )
+        output = self._structure(out)
+        return Expansion(tuple(self.steps), output, rebound)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, OpOverload):
+            raise UnsupportedError(f"{func} is no operator overload", hint="use ATen operators or registered custom ones")
+        if expands(func):
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+        known = facts(func)
+        if known.random and draws_now(known, _arguments(func, args, kwargs)):
+            raise UnsupportedError(
+                f"{known.name} draws random numbers", hint="pass the random tensor as an input, or switch dropout to eval mode"
+            )
+        if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
+            known = _without_writes(known)
+        for tensor in _tensors((args, list(kwargs.values()))):
+            self._ensure(tensor)
+        result = func(*args, **kwargs)
+        if isinstance(result, FakeTensor) and known.returns and known.returns[0] and not _writes(known):
+            result = _as_eager(func, args, kwargs, result)
+        self._record(func, known, args, kwargs, result)
+        return result
+
+    # -- recording -----------------------------------------------------------------------------
+
+    def _new_slot(self, tensor: torch.Tensor | None, form: Form, memory: _Memory, argument: bool = False) -> int:
+        slot = len(self._form)
+        self._form.append(form)
+        self._memory_of.append(memory)
+        self._argument.append(argument)
+        self.tensors.append(tensor)
+        if tensor is not None:
+            self._kept.append(tensor)
+            self._slot[id(tensor)] = slot
+        return slot
+
+    def _ensure(self, tensor: torch.Tensor) -> None:
+        """A tensor made inside the node without a call (a Python number or list turned tensor) is a constant."""
+        if id(tensor) in self._slot:
+            return
+        if isinstance(tensor, FakeTensor):
+            raise UnsupportedError("the operator uses a tensor that comes neither from its operands nor from a call")
+        memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, tensor.numel() * tensor.element_size())
+        with _disable_current_modes():
+            data = constant_data(tensor)
+        form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
+        self._new_slot(tensor, form, memory)
+        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), kind="constant"))
+
+    def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
+        outs = _tensors(result)
+        call = _Call()
+        for parameter, actual in bind(known, args, kwargs):
+            self._argument_of(call, parameter, actual)
+        if not outs and not call.writes:
+            return  # sizes, devices, assertions: Python values only
+        changed = [t for t in dict.fromkeys(call.tensors) if t is not None and self._is_changed(t)]
+        if known.metadata:
+            self._change_metadata(func, call, changed)
+        elif changed:
+            self._resize_outputs(func, known, call, changed)
+        else:
+            self._call(func, known, call, outs)
+
+    def _argument_of(self, call: _Call, parameter: Parameter, actual: Any) -> None:
+        numbers: list[int] = []
+
+        def convert(value: Any) -> Attribute:
+            if isinstance(value, torch.Tensor):
+                numbers.append(len(call.operands))
+                call.operands.append(self._slot[id(value)])
+                call.tensors.append(value)
+                return Operand(numbers[-1])
+            if isinstance(value, torch.SymInt) and number(value) == DYNAMIC:
+                call.operands.append(self._symbol(value))
+                call.tensors.append(None)
+                return Operand(len(call.operands) - 1)
+            if isinstance(value, (list, tuple)):
+                return ArrayAttr([convert(item) for item in value])
+            return attribute(value)
+
+        converted = convert(actual)
+        if parameter.keyword_only:
+            call.keywords[parameter.name] = converted
+        else:
+            call.positional.append(converted)
+        call.of_parameter[parameter.name] = numbers
+        call.reads += numbers if parameter.reads else []
+        call.writes += numbers if parameter.writes else []
+
+    def _symbol(self, value: torch.SymInt) -> int:
+        """The slot of a number known only at run time."""
+        properties: dict[str, Attribute] = {"expression": StringAttr(str(value.node.expr))}
+        form = self.forms.get(torch.int64, (), (), 0, "")  # a number has no geometry; its slot is never viewed
+        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), kind="symbol"))
+        return self._new_slot(None, form, _Memory(0, 0))
+
+    def _is_changed(self, tensor: torch.Tensor) -> bool:
+        if not isinstance(tensor, FakeTensor):
+            return False
+        slot = self._slot[id(tensor)]
+        memory = self._memory.get(tensor.untyped_storage()._cdata)
+        return memory is None or memory is not self._memory_of[slot] or self.forms.of(tensor, memory.base) is not self._form[slot]
+
+    def _call(self, func: OpOverload, known: Facts, call: _Call, outs: Sequence[torch.Tensor]) -> None:
+        made: list[Made] = []
+        entries: list[ResultAlias] = []
+        sets = _alias_sets(known, func, len(outs))
+        later: list[tuple[torch.Tensor, Form, _Memory]] = []
+        for out, alias in zip(outs, sets, strict=True):
+            same = self._same(out, call, known, alias)
+            if same >= 0:
+                entries.append(ResultAlias("same", same))
+                slot = call.operands[same]
+                made.append(Made(self._form[slot], slot, 0))
+                self._kept.append(out)
+                self._slot[id(out)] = slot
+                later.append((None, self._form[slot], self._memory_of[slot]))  # type: ignore[arg-type]
+                continue
+            lifted = self._lifted(out, call, known, alias)
+            if lifted:
+                return
+            storage = out.untyped_storage()
+            memory = self._memory.get(storage._cdata)
+            if memory is None:
+                size = number(storage.nbytes())
+                memory = self._memory[storage._cdata] = _Memory(0, size)
+                form = self.forms.of(out, 0)
+                entries.append(ResultAlias("fresh"))
+                made.append(Made(form, -1, memory.bytes))
+            else:
+                form = self.forms.of(out, memory.base)
+                operand = self._viewed(call, known, alias, memory, func)
+                entries.append(ResultAlias("view", operand))
+                made.append(Made(form, call.operands[operand], 0))
+            later.append((out, form, memory))
+        for out, form, memory in later:
+            self._new_slot(out, form, memory)
+        self._emit(overload_name(func), call, made, entries, _value_form(known, call), known.pointwise)
+
+    def _same(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> int:
+        """The operand that a result is: the same object, or by the schema the operand it writes."""
+        for i, tensor in enumerate(call.tensors):
+            if out is tensor:
+                return i
+        for parameter in known.parameters:
+            if parameter.writes and alias & parameter.alias:
+                for i in call.of_parameter.get(parameter.name, ()):
+                    memory = self._memory_of[call.operands[i]]
+                    if self._memory.get(out.untyped_storage()._cdata) is memory:
+                        if self.forms.of(out, memory.base) is self._form[call.operands[i]]:
+                            return i
+        return -1
+
+    def _lifted(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> bool:
+        """Whether the result stands for a constant that the fake mode has taken in (`lift_fresh`)."""
+        if not alias or out.untyped_storage()._cdata in self._memory or len(call.operands) != 1:
+            return False
+        slot = call.operands[0]
+        if isinstance(call.tensors[0], FakeTensor):
+            return False
+        self._kept.append(out)
+        self._slot[id(out)] = slot
+        self._memory[out.untyped_storage()._cdata] = self._memory_of[slot]
+        return True
+
+    def _viewed(self, call: _Call, known: Facts, alias: frozenset[str], memory: _Memory, func: OpOverload) -> int:
+        candidates = [i for i, slot in enumerate(call.operands) if self._memory_of[slot] is memory]
+        if not candidates:
+            raise UnsupportedError(f"results of {known.name} share memory with each other", hint="clone one of them")
+        declared = [
+            i for p in known.parameters if p.alias & alias for i in call.of_parameter.get(p.name, ()) if i in candidates
+        ]
+        return (declared or candidates)[0]
+
+    # -- changes of metadata ---------------------------------------------------------------------
+
+    def _change_metadata(self, func: OpOverload, call: _Call, changed: Sequence[torch.Tensor]) -> None:
+        for tensor in changed:
+            if self._argument[self._slot[id(tensor)]]:
+                raise UnsupportedError(
+                    f"the metadata of an argument changes ({overload_name(func)})",
+                    hint="call the out-of-place form, or change a view of the argument",
+                )
+            before = self._slot[id(tensor)]
+            memory = self._memory.get(tensor.untyped_storage()._cdata)
+            if memory is None:
+                raise UnsupportedError(f"{overload_name(func)} gives a tensor memory that the program has not seen")
+            form = self.forms.of(tensor, memory.base)
+            if form.end > memory.bytes != DYNAMIC:
+                if memory.bytes:
+                    raise UnsupportedError(
+                        f"{overload_name(func)} makes a tensor with contents larger", hint="allocate it at its final size"
+                    )
+                self._emit_empty(tensor, form)
+                continue
+            twin = metadata_twin(func)
+            operands = [i for i, slot in enumerate(call.operands) if self._memory_of[slot] is memory]
+            source = operands[0] if operands else -1
+            if source < 0:
+                raise UnsupportedError(f"{overload_name(func)} gives a tensor memory that is not its operand's")
+            slot = call.operands[source]
+            self._new_slot(tensor, form, memory)
+            if twin is not None and source == 0 and before == call.operands[0]:
+                step, name = _Call(call.positional, call.keywords, call.operands), overload_name(twin)
+            else:
+                window = [form.sizes, form.strides, form.offset + memory.base // form.dtype.itemsize]
+                step, name = _Call([Operand(0), *map(attribute, window)], {}, [slot]), "aten.as_strided.default"
+                source = 0
+            self._emit(name, step, [Made(form, slot, 0)], [ResultAlias("view", source)], None)
+
+    def _emit_empty(self, tensor: torch.Tensor, form: Form) -> None:
+        """Nobody can see memory of no bytes, so a resize of it allocates."""
+        size = number(tensor.untyped_storage().nbytes())
+        memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, size)
+        self._new_slot(tensor, form, memory)
+        call = _Call([attribute(form.sizes), attribute(form.strides)], {"dtype": attribute(form.dtype)}, [])
+        self._emit("aten.empty_strided.default", call, [Made(form, -1, size)], [ResultAlias("fresh")], None)
+
+    def _resize_outputs(self, func: OpOverload, known: Facts, call: _Call, changed: Sequence[torch.Tensor]) -> None:
+        """`out=` of the wrong size is resized: the call makes a fresh result, and the object is that result."""
+        name = overload_name(func)
+        twin = known.twin
+        outs = [call.of_parameter.get(p.name, [-1])[0] for p in known.parameters if p.out]
+        if twin is None or len(outs) != len(known.parameters) - sum(not p.out for p in known.parameters) or -1 in outs:
+            raise UnsupportedError(f"{name} changes the size of a tensor", hint="allocate it at its final size")
+        for operand in outs:
+            slot = call.operands[operand]
+            if self._argument[slot]:
+                raise UnsupportedError(
+                    f"{name} resizes an argument of the program", hint="pass an out= tensor of the result's size"
+                )
+            if self._memory_of[slot].bytes:
+                raise UnsupportedError(
+                    f"{name} resizes a tensor that has memory already", hint="allocate out= at the result's size"
+                )
+        made: list[Made] = []
+        kept = [i for i in range(len(call.operands)) if i not in outs]
+        renumbered = {old: new for new, old in enumerate(kept)}
+        step = _Call(
+            [_renumber(a, renumbered) for a in call.positional],
+            {k: _renumber(a, renumbered) for k, a in call.keywords.items() if k not in twin.drop},
+            [call.operands[i] for i in kept],
+        )
+        step.reads = [renumbered[i] for i in call.reads]
+        for operand in outs:
+            tensor = call.tensors[operand]
+            assert tensor is not None
+            size = number(tensor.untyped_storage().nbytes())
+            memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, size)
+            form = self.forms.of(tensor, 0)
+            made.append(Made(form, -1, size))
+            self._new_slot(tensor, form, memory)
+        self._emit(twin.target, step, made, [ResultAlias("fresh")] * len(made), None)
+
+    # -- emitting --------------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        name: str,
+        call: _Call,
+        made: Sequence[Made],
+        entries: Sequence[ResultAlias],
+        value: ValueForm | None,
+        pointwise: bool = False,
+    ) -> None:
+        properties: dict[str, Attribute] = {
+            "target": StringAttr(name),
+            "arguments": ArrayAttr(call.positional),
+            "effects": effects(call.reads, call.writes),
+            "aliases": results(entries),
+        }
+        if call.keywords:
+            properties["keywords"] = DictionaryAttr(call.keywords)
+        if value is not None:
+            properties["value"] = value
+        if pointwise and call.writes:
+            properties["pointwise"] = UnitAttr()
+        written = tuple(call.operands[i] for i in call.writes)
+        types = tuple(m.form.type for m in made)
+        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))
+
+    def _structure(self, out: Any) -> Any:
+        if isinstance(out, torch.Tensor):
+            self._ensure(out)
+            return Slot(self._slot[id(out)])
+        if isinstance(out, torch.Size):
+            return tuple(out)
+        if isinstance(out, (list, tuple)):
+            items = [self._structure(item) for item in out]
+            return items if isinstance(out, list) else tuple(items)
+        if isinstance(out, dict):
+            return {name: self._structure(item) for name, item in out.items()}
+        return out
+
+
+def _writes(known: Facts) -> bool:
+    return any(p.writes for p in known.parameters)
+
+
+def _as_eager(func: OpOverload, args: Any, kwargs: Any, result: FakeTensor) -> torch.Tensor:
+    """A view with the strides that eager PyTorch gives it.
+
+    Fake mode computes some views (`view`, `_unsafe_view`) by rules of its own, which give dimensions of size one other
+    strides; the kernels on meta tensors are those of eager mode.
+    """
+    if is_symbolic(result) or 1 not in result.shape:
+        return result
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            window = (value.storage_offset(), tuple(value.shape), value.stride())
+            return torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+        return value
+
+    with _disable_current_modes():
+        view = func(*map(bare, args), **{name: bare(value) for name, value in kwargs.items()})
+        if view.stride() == result.stride() or view.shape != result.shape:
+            return result
+        return FakeTensor(result.fake_mode, view, result.device)
+
+
+def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:
+    if isinstance(argument, Operand):
+        return Operand(numbers[argument.data])
+    if isinstance(argument, ArrayAttr):
+        return ArrayAttr([_renumber(item, numbers) for item in argument.data])
+    return argument
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
+
+
+def _arguments(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Actual arguments by name, defaults filled in."""
+    named = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
+    named.update({p.name: v for p, v in bind(facts(func), args, kwargs)})
+    return named
+
+
+def _without_writes(known: Facts) -> Facts:
+    """The facts of a silent writer in a call that writes nothing."""
+    return replace(known, parameters=tuple(replace(p, writes=p.out) for p in known.parameters), twin=None)
+
+
+def _alias_sets(known: Facts, func: OpOverload, count: int) -> list[frozenset[str]]:
+    """The alias sets of each result tensor; a list result has one for all its elements."""
+    if len(known.returns) == count:
+        return list(known.returns)
+    everything = frozenset().union(*known.returns) if known.returns else frozenset()
+    return [everything] * count
+
+
+def _value_form(known: Facts, call: _Call) -> ValueForm | None:
+    twin = known.twin
+    if twin is None or not call.writes:
+        return None
+    outputs: list[ValueOutput] = []
+    for kind, which in twin.outputs:
+        if kind == "result":
+            outputs.append(ValueOutput("result", int(which)))
+            continue
+        numbers = call.of_parameter.get(str(which), [])
+        if len(numbers) != 1:
+            return None
+        outputs.append(ValueOutput("write", numbers[0]))
+    return ValueForm(ValueFormData(twin.target, tuple(outputs), twin.drop))

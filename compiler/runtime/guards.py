@@ -1,0 +1,167 @@
+"""Checks before a call: whatever was assumed at compile time holds for these arguments, or nothing runs.
+
+Checkers are prepared once. The sharing pattern depends on addresses alone once sizes and strides are known to be right,
+so it is judged again only when an address has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from compiler.errors import GuardError
+from compiler.export.elements import DTYPES, element_size
+from compiler.export.signature import Signature
+
+
+class Span(NamedTuple):
+    """Bytes `start` to `end` of memory, on behalf of one argument or one parameter."""
+
+    start: int
+    end: int
+    parameter: int
+    written: bool
+    name: str
+
+
+class Guards:
+    """The guards of one signature."""
+
+    def __init__(self, signature: Signature):
+        self._bindings = signature.bindings
+        self._parameters = signature.parameters
+        self._donated = signature.donated
+        self._dtypes = [DTYPES[b.element] for b in signature.bindings]
+        self._shapes = [torch.Size(b.window.sizes) for b in signature.bindings]
+        self._strides = [b.window.strides for b in signature.bindings]
+        self._negative = ["neg" in b.lazy for b in signature.bindings]
+        self._complex = [(i, "conj" in b.lazy) for i, b in enumerate(signature.bindings) if self._dtypes[i].is_complex]
+        sized = [(b.window, element_size(b.element)) for b in signature.bindings]
+        self._bytes = tuple(window.offset * size for window, size in sized)
+        self._lengths = tuple((w.reach - w.offset) * size if w.numel else 0 for w, size in sized)
+        self._shared = tuple(
+            group
+            for parameter in range(len(self._parameters))
+            if len(group := [i for i in signature.bound(parameter) if self._lengths[i]]) > 1
+        )
+        self._addresses: tuple[int, ...] = ()
+        self._staged: frozenset[int] = frozenset()
+
+    def check(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], frozenset[int]]:
+        """Addresses of all arguments, and the parameters that must be run on a copy of their memory.
+
+        Raises GuardError, naming the argument, for the first thing that is not as it was at compile time.
+        """
+        if (
+            [t.dtype for t in tensors] != self._dtypes
+            or [t.shape for t in tensors] != self._shapes
+            or not all([t.is_cpu and t.layout is torch.strided for t in tensors])
+            or [t.stride() for t in tensors] != self._strides
+            or [t.is_neg() for t in tensors] != self._negative
+            or any([tensors[i].is_conj() != conj for i, conj in self._complex])
+        ):
+            for index, tensor in enumerate(tensors):
+                self.check_one(index, tensor)
+        if torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
+            index = next(i for i, t in enumerate(tensors) if t.requires_grad)
+            raise GuardError(
+                f"argument {self._bindings[index].name!r} requires a gradient, and a compiled program records none",
+                hint="call it under torch.no_grad(), or detach the tensor",
+            )
+        addresses = tuple([tensor.data_ptr() for tensor in tensors])
+        if addresses != self._addresses:
+            self._staged = self._judge_sharing(tensors, addresses)
+            self._addresses = addresses
+        elif self._shared:
+            self._judge_storages(tensors)
+        return addresses, self._staged
+
+    def check_one(self, index: int, tensor: torch.Tensor) -> None:
+        """Raise GuardError unless the tensor, by itself, can be argument number `index`.
+
+        A stride that reaches no element may be any.
+        """
+        binding, dtype, shape = self._bindings[index], self._dtypes[index], self._shapes[index]
+        stride, neg, conj = self._strides[index], self._negative[index], "conj" in binding.lazy
+
+        def fail(what: str, want: object, got: object, hint: str) -> GuardError:
+            return GuardError(f"argument {binding.name!r}: expected {what} {want}, got {got}", hint=hint)
+
+        recompile = "compile the program for such arguments as well"
+        if not tensor.is_cpu or tensor.layout is not torch.strided:
+            got = f"{tensor.layout} on {tensor.device}"
+            raise fail("a strided tensor on", "cpu", got, "move it with .to('cpu') or .to_dense()")
+        if tensor.dtype is not dtype:
+            raise fail("dtype", dtype, tensor.dtype, f"convert it with .to({dtype}), or {recompile}")
+        if tensor.shape != shape:
+            raise fail("shape", tuple(shape), tuple(tensor.shape), recompile)
+        got = tuple(s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+        if tensor.numel() and got != tuple(s for n, s in zip(shape, stride, strict=True) if n > 1):
+            raise fail("strides", stride, tensor.stride(), f"pass a tensor laid out like the example, or {recompile}")
+        bits = (tensor.is_neg(), dtype.is_complex and tensor.is_conj())
+        if bits != (neg, conj):
+            hint = "resolve it with .resolve_conj() and .resolve_neg()" if not (neg or conj) else recompile
+            raise fail("lazy (negative, conjugate) bits", (neg, conj), bits, hint)
+
+    # -- sharing -------------------------------------------------------------------------------
+
+    def _judge_storages(self, tensors: Sequence[torch.Tensor]) -> None:
+        for group in self._shared:
+            first = group[0]
+            memory = tensors[first].untyped_storage().data_ptr()
+            for other in group[1:]:
+                if tensors[other].untyped_storage().data_ptr() != memory:
+                    raise self._unshared(first, other, "they do not")
+
+    def _judge_sharing(self, tensors: Sequence[torch.Tensor], addresses: Sequence[int]) -> frozenset[int]:
+        self._judge_storages(tensors)
+        for group in self._shared:
+            first = group[0]
+            for other in group[1:]:
+                want = self._bytes[other] - self._bytes[first]
+                if (got := addresses[other] - addresses[first]) != want:
+                    raise self._unshared(first, other, f"{want} bytes apart, they are {got}")
+        arguments = [
+            Span(start, start + length, b.parameter, b.written, b.name)
+            for b, start, length in zip(self._bindings, addresses, self._lengths, strict=True)
+            if length and b.parameter >= 0
+        ]
+        for one, other in conflicts(arguments):
+            raise GuardError(
+                f"arguments {one.name!r} and {other.name!r} overlap in memory, which they did not at compile time, "
+                f"and {(one if one.written else other).name!r} is written",
+                hint="pass a clone of one of them, or compile the program with arguments that overlap like this",
+            )
+        # Memory between and around the windows of a written parameter may hold other arguments: such a parameter is
+        # run on a copy, since XLA may store all of it.
+        stretches: dict[int, Span] = {}
+        for index, (b, address) in enumerate(zip(self._bindings, addresses, strict=True)):
+            if b.parameter in self._donated and self._lengths[index]:
+                start = address - self._bytes[index]
+                end = start + self._parameters[b.parameter].bytes
+                stretches[b.parameter] = Span(start, end, b.parameter, True, b.name)
+        others = [span for span in arguments if span.parameter not in stretches]
+        pairs = conflicts([*stretches.values(), *others])
+        return frozenset(span.parameter for pair in pairs for span in pair if span.parameter in stretches)
+
+    def _unshared(self, first: int, other: int, how: str) -> GuardError:
+        names = f"{self._bindings[first].name!r} and {self._bindings[other].name!r}"
+        return GuardError(
+            f"arguments {names} shared memory at compile time: {how}",
+            hint="pass views of one storage laid out as in the example, or compile for separate arguments",
+        )
+
+
+def conflicts(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
+    """Pairs of spans that overlap, belong to different parameters, and of which one is written."""
+    found: list[tuple[Span, Span]] = []
+    active: list[Span] = []
+    for span in sorted(spans):
+        active = [other for other in active if other.end > span.start]
+        found += [
+            (other, span) for other in active if other.parameter != span.parameter and (other.written or span.written)
+        ]
+        active.append(span)
+    return found

@@ -1,0 +1,73 @@
+"""Element types, overloads and Python arguments: from the IR's spelling to PyTorch's objects."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneType, StringAttr, i1
+from xdsl.ir import Attribute
+
+from compiler.errors import CompileError
+from dialects.fx import Constant, Operand
+from dialects.types import element_name
+
+DTYPES: dict[str, torch.dtype] = {
+    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
+    "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
+    "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "i1": torch.bool,
+    "ui64": torch.uint64, "ui32": torch.uint32, "ui16": torch.uint16, "ui8": torch.uint8,
+    "complex<f32>": torch.complex64, "complex<f64>": torch.complex128,
+}  # fmt: skip
+"""MLIR spelling -> PyTorch's dtype."""
+
+ELEMENT_OF: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
+
+_CONSTANTS: dict[str, Callable[[str], Any]] = {
+    "memory_format": lambda text: getattr(torch, text),
+    "layout": lambda text: getattr(torch, text),
+    "device": torch.device,
+}
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def overload(target: str) -> Callable[..., Any]:
+    """The operator overload `namespace.name.overload`, or the higher-order operator `higher_order.name`; CompileError when
+    PyTorch does not know it."""
+    parts = target.split(".")
+    try:
+        if parts[0] == "higher_order":
+            return getattr(torch.ops.higher_order, parts[1])
+        namespace, name, variant = parts[0], ".".join(parts[1:-1]), parts[-1]
+        return getattr(getattr(getattr(torch.ops, namespace), name), variant)
+    except (AttributeError, IndexError):
+        raise CompileError(f"PyTorch knows no operator overload {target}") from None
+
+
+def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:
+    """The Python object an argument of a call stands for."""
+    match argument:
+        case Operand():
+            return operands[argument.data]
+        case NoneType():
+            return None
+        case IntegerAttr():
+            return bool(argument.value.data) if argument.type == i1 else argument.value.data
+        case FloatAttr():
+            return argument.value.data
+        case StringAttr():
+            return argument.data
+        case ArrayAttr():
+            return [python_argument(item, operands) for item in argument.data]
+        case DictionaryAttr():
+            parts = [python_argument(argument.data[k], operands) for k in ("real", "imag")]
+            return complex(*parts)
+        case Constant():
+            kind, _, text = argument.data.partition(":")
+            if kind not in _CONSTANTS:
+                raise CompileError(f"unknown Python constant {argument.data!r}")
+            return _CONSTANTS[kind](text)
+        case _:
+            return DTYPES[element_name(argument)]

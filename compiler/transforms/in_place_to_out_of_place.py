@@ -1,0 +1,347 @@
+"""Before: handles, views and in-place ops. After: only values; nothing aliases, so nothing can be stale.
+
+This is mem2reg for strided windows. One forward sweep keeps the newest value of every memory: a view is only a window
+and costs nothing, a read extracts its window from the newest value, a write puts the window back. The function's
+attributes then say which parameter holds which argument (`alias.bindings`), which result is the final value of a
+written parameter (`alias.table`), and how each original output is rebuilt (`alias.plan`).
+
+Refused, with the source line: writes whose result depends on the order in which a kernel visits elements (a window
+that overlaps itself, a source that partly overlaps the destination), and ops whose memory behaviour is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, MemRefType, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from compiler.analysis.memories import analyze
+from compiler.analysis.regions import Region, Relation, coincide, region, relation, self_overlaps
+from compiler.errors import CompileError, UnsupportedError
+from compiler.locations import source_of
+from compiler.transforms.control_to_values import CondBecomesValueCond, WhileBecomesValueWhile
+from compiler.transforms.function_state import FunctionState, type_of_value
+from compiler.transforms.memory_state import Emitter, Key
+from compiler.transforms.remove_dead_values import erase_dead_values
+from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
+from dialects.control import CondOp, WhileOp, YieldOp
+from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp, ValueCallOp, operand_numbers
+from dialects.types import ELEMENTS, Geometry, element_name, value_type
+
+
+def _region(key: Key) -> Region:
+    found = region(key.window, ELEMENTS[key.element][1])
+    assert found is not None, "the analysis refuses dynamic shapes"
+    return found
+
+
+class ConstantBecomesValue(RewritePattern):
+    """Constant memory starts with a constant value."""
+
+    def __init__(self, state: FunctionState):
+        self.state = state
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConstantOp, rewriter: PatternRewriter) -> None:
+        emitter = Emitter(op)
+        value = emitter.emit(ConstantOp, [], [type_of_value(op.value)], {"data": op.data}).results[0]
+        self.state.write(op.value, value, emitter)
+
+
+class CallBecomesValueCall(RewritePattern):
+    """A call reads the newest windows, runs its out-of-place twin, and its writes become the newest windows."""
+
+    def __init__(self, state: FunctionState):
+        self.state = state
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+        accesses = op.effects.data or ()
+        if not accesses and all(alias.kind in ("same", "view") for alias in op.aliases.data):
+            if op.aliases.data:
+                return  # a view: nothing but a window
+        writes = tuple(a.operand for a in accesses if a.kind == "write")
+        reads = {a.operand for a in accesses if a.kind == "read"}
+        emitter = Emitter(op)
+        if writes:
+            self._refuse_order_dependence(op, reads, writes)
+        operands = [
+            self.state.read(handle, emitter) if number in reads else self._placeholder(handle, emitter)
+            for number, handle in enumerate(op.args)
+        ]
+        if not writes:
+            call = emitter.emit(ValueCallOp, operands, [type_of_value(r) for r in op.outs], _call_properties(op))
+            self._bind_results(op, list(call.results), emitter)
+        elif op.value is not None:
+            self._call_twin(op, operands, emitter)
+        else:
+            self._call_on_copies(op, operands, writes, emitter)
+
+    def _placeholder(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
+        """An operand whose elements nobody looks at: any value of its shape, so that nothing waits for the old one."""
+        kind = cast(MemRefType[Attribute], handle.type)
+        return emitter.empty(element_name(kind.element_type), kind.get_shape())
+
+    def _call_twin(self, op: CallOp, operands: list[SSAValue], emitter: Emitter) -> None:
+        assert op.value is not None
+        twin = op.value.data
+        types = [type_of_value(op.outs[o.index] if o.kind == "result" else op.args[o.index]) for o in twin.outputs]
+        operands, properties = _without(op, operands, twin.drop)
+        properties["target"] = StringAttr(twin.target)
+        call = emitter.emit(ValueCallOp, operands, types, properties)
+        for output, value in zip(twin.outputs, call.results, strict=True):
+            if output.kind == "write":
+                self.state.write(op.args[output.index], value, emitter)
+            elif op.aliases.data[output.index].kind == "fresh":
+                self.state.write(op.outs[output.index], value, emitter)
+
+    def _call_on_copies(self, op: CallOp, operands: list[SSAValue], writes: tuple[int, ...], emitter: Emitter) -> None:
+        """An op without a twin: its own results, then the new values of what it writes."""
+        properties = _call_properties(op)
+        properties["writes"] = Effects(tuple(a for a in op.effects.data or () if a.kind == "write"))
+        types = [type_of_value(r) for r in op.outs] + [type_of_value(op.args[w]) for w in writes]
+        call = emitter.emit(ValueCallOp, operands, types, properties)
+        self._bind_results(op, list(call.results[: len(op.outs)]), emitter)
+        for number, value in zip(writes, call.results[len(op.outs) :], strict=True):
+            self.state.write(op.args[number], value, emitter)
+
+    def _bind_results(self, op: CallOp, values: list[SSAValue], emitter: Emitter) -> None:
+        for alias, handle, value in zip(op.aliases.data, op.outs, values, strict=True):
+            if alias.kind == "fresh":
+                self.state.write(handle, value, emitter)
+
+    def _refuse_order_dependence(self, op: CallOp, reads: set[int], writes: tuple[int, ...]) -> None:
+        """Refuse when the result would depend on the order in which elements are visited."""
+        pointwise = op.pointwise is not None
+        for number in writes:
+            key = self.state.key(op.args[number])
+            if 0 in key.window.sizes:
+                continue
+            bytes_, memory = _region(key), self.state.place(op.args[number]).memory
+            if number in reads or not _uniform(op, reads):
+                if self_overlaps(bytes_) is not False:
+                    raise _refusal(op, f"{op.target.data} writes a window that meets one element more than once")
+            for other in sorted((reads | set(writes)) - {number}):
+                handle = op.args[other]
+                if self.state.place(handle).memory is not memory:
+                    continue
+                second = self.state.key(handle)
+                if second[:2] == key[:2]:
+                    if other in writes:
+                        raise _refusal(op, f"{op.target.data} writes the same memory through two operands")
+                    continue
+                if relation(bytes_, _region(second)) is Relation.DISJOINT:
+                    continue
+                if pointwise and other not in writes and _coincide(key, second):
+                    continue
+                raise _refusal(
+                    op, f"{op.target.data} writes memory that operand {other} of the same call partly overlaps"
+                )
+
+
+def _uniform(op: CallOp, reads: set[int]) -> bool:
+    """Whether every element written gets one and the same value: nothing but single elements is read."""
+    return all(cast(MemRefType[Attribute], op.args[r].type).element_count() == 1 for r in reads)
+
+
+def _coincide(written: Key, read: Key) -> bool:
+    """Whether each byte that both windows touch belongs to the same logical element of both, after broadcasting."""
+    size = ELEMENTS[written.element][1]
+    if ELEMENTS[read.element][1] != size:
+        return False
+    shape, have = written.window.sizes, read.window.sizes
+    lead = len(shape) - len(have)
+    if lead < 0:
+        return False
+    strides = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(have, read.window.strides, strict=True))
+    if any(n not in (1, m) for n, m in zip(have, shape[lead:], strict=True)):
+        return False
+    return coincide(written.window, Geometry(shape, strides, read.window.offset), size) is True
+
+
+def _refusal(op: Operation, message: str) -> UnsupportedError:
+    location, node = source_of(op)
+    return UnsupportedError(
+        message + ", so its result depends on the order in which elements are visited",
+        location=location, node=node, hint="take a .clone() of the operand that is read, or write a tensor of its own",
+    )  # fmt: skip
+
+
+class ReturnGivesResults(RewritePattern):
+    """Returns the memory of fresh outputs, then the final value of every written parameter."""
+
+    def __init__(self, state: FunctionState):
+        self.state = state
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReturnOp, rewriter: PatternRewriter) -> None:
+        emitter = Emitter(op)
+        state = self.state
+        results: list[SSAValue] = []
+        number_of: dict[int, int] = {}
+        first: dict[SSAValue, int] = {}
+        for number, handle in enumerate(op.arguments):
+            place, key, window = state.place(handle), state.key(handle), state.window(handle)
+            if place.argument >= 0 and place.origin is state.arguments[place.argument]:
+                state.plan.append(OutputSource("argument", place.argument))
+            elif place.origin in first:
+                state.plan.append(OutputSource("output", first[place.origin]))
+            elif place.argument >= 0:
+                state.plan.append(OutputSource("argument_view", place.argument, key.element, window, key.lazy))
+            else:
+                if id(place.memory) not in number_of:
+                    number_of[id(place.memory)] = len(results)
+                    results.append(state.state(handle).final(emitter))
+                state.plan.append(
+                    OutputSource("result", number_of[id(place.memory)], key.element, window, key.lazy)
+                )
+            first.setdefault(place.origin, number)
+        for memory in state.memories.parameters:
+            if memory.written and 0 not in memory.dims:
+                state.table.append((len(results), memory))
+                results.append(state.states[id(memory)].final(emitter))
+        op.operands = results
+
+
+@dataclass(frozen=True)
+class InPlaceToOutOfPlace(ModulePass):
+    """See the module's text.
+
+    Options:
+        carriers: written states of 16 and 8 bit floats travel as unsigned integers (docs/ir.md).
+    """
+
+    name: ClassVar[str] = "in-place-to-out-of-place"
+    carriers: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in op.ops:
+            if isinstance(inner, FuncOp) and inner.body.blocks:
+                make_out_of_place(inner, carriers=self.carriers)
+
+
+def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
+    """Rewrite one function. Raises UnsupportedError and CompileError as the module's text says."""
+    block = function.body.block
+    if not any(isinstance(a.type, MemRefType) for a in block.args) and "alias.plan" in function.attributes:
+        return  # already values
+    memories = analyze(function, carriers=carriers)
+    handles = list(block.args)
+    old = list(block.ops)
+    # The parameters stand in a block of their own until it is known which of them are used.
+    values = list(Block(arg_types=[value_type(m.element, m.dims) for m in memories.parameters]).args)
+    state = FunctionState(memories, handles, memories.parameters, values)
+    sweep(old, state)
+    for op in reversed(old):
+        if not isinstance(op, ReturnOp):
+            block.erase_op(op)
+    erase_dead_values(function.body)
+    _finish(function, block, values, state)
+
+
+def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
+    """Emit the value form of each op in front of it."""
+    patterns: dict[type[Operation], RewritePattern] = {
+        ConstantOp: ConstantBecomesValue(state),
+        CallOp: CallBecomesValueCall(state),
+        CondOp: CondBecomesValueCond(state, sweep),
+        WhileOp: WhileBecomesValueWhile(state, sweep),
+        ReturnOp: ReturnGivesResults(state),
+    }
+    for op in ops:
+        pattern = patterns.get(type(op))
+        if pattern is not None:
+            pattern.match_and_rewrite(op, PatternRewriter(op))
+        elif not isinstance(op, SymbolOp | YieldOp):
+            location, node = source_of(op)
+            raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
+
+
+def _finish(function: FuncOp, old: Block, values: Sequence[SSAValue], state: FunctionState) -> None:
+    """A block whose arguments are the used parameters; bindings, table and plan on the function."""
+    written = {id(memory) for _, memory in state.table}
+    used = [
+        (memory, value)
+        for memory, value in zip(state.memories.parameters, values, strict=True)
+        if value.first_use is not None or id(memory) in written
+    ]
+    numbers = {id(memory): number for number, (memory, _) in enumerate(used)}
+    bindings = _bindings(function, state, numbers)
+    block = Block(arg_types=[value.type for _, value in used])
+    for (_, value), parameter in zip(used, block.args, strict=True):
+        value.replace_all_uses_with(parameter)
+    for op in list(old.ops):
+        op.detach()
+        block.add_op(op)
+    function.body.detach_block(old)
+    function.body.add_block(block)
+    function.attributes["alias.bindings"] = Bindings(bindings)
+    function.attributes["alias.table"] = Table(tuple(AliasEntry(k, numbers[id(m)]) for k, m in state.table))
+    function.attributes["alias.plan"] = Plan(tuple(state.plan))
+    function.properties.pop("arg_attrs", None)
+    function.properties.pop("res_attrs", None)
+    last = cast(ReturnOp, block.last_op)
+    function.properties["function_type"] = FunctionType.from_lists(
+        [a.type for a in block.args], [v.type for v in last.operands]
+    )
+
+
+def _bindings(function: FuncOp, state: FunctionState, numbers: dict[int, int]) -> tuple[Binding, ...]:
+    attributes = function.arg_attrs.data if function.arg_attrs else ()
+    bindings: list[Binding] = []
+    for number, handle in enumerate(state.arguments):
+        data = attributes[number].data
+        name, kind = data.get("fx.name"), data.get("fx.kind")
+        memory, key = state.place(handle).memory, state.key(handle)
+        bindings.append(
+            Binding(
+                name.data if isinstance(name, StringAttr) else f"argument{number}",
+                kind.data if isinstance(kind, StringAttr) else "input",
+                numbers.get(id(memory), -1),
+                key.element,
+                state.window(handle),
+                memory.written and id(memory) in numbers,
+                key.lazy,
+            )
+        )
+    return tuple(bindings)
+
+
+def _call_properties(op: CallOp) -> dict[str, Attribute]:
+    properties: dict[str, Attribute] = {"target": op.target, "arguments": op.arguments}
+    if op.keywords is not None:
+        properties["keywords"] = op.keywords
+    return properties
+
+
+def _without(op: CallOp, operands: list[SSAValue], drop: tuple[str, ...]) -> tuple[list[SSAValue], dict[str, Attribute]]:
+    """Operands and properties of a call without some of its keyword arguments."""
+    properties = _call_properties(op)
+    if not drop or op.keywords is None:
+        return operands, properties
+    kept = {name: value for name, value in op.keywords.data.items() if name not in drop}
+    gone = {n for name in drop if name in op.keywords.data for n in operand_numbers(op.keywords.data[name])}
+    renumbered = {old: new for new, old in enumerate(n for n in range(len(operands)) if n not in gone)}
+    properties["arguments"] = ArrayAttr([_renumber(a, renumbered) for a in op.arguments.data])
+    properties.pop("keywords")
+    if kept:
+        properties["keywords"] = DictionaryAttr({name: _renumber(v, renumbered) for name, v in kept.items()})
+    return [v for n, v in enumerate(operands) if n not in gone], properties
+
+
+def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:
+    if isinstance(argument, Operand):
+        return Operand(numbers[argument.data])
+    if isinstance(argument, ArrayAttr):
+        return ArrayAttr([_renumber(item, numbers) for item in argument.data])
+    return argument
+
+
+__all__ = ["InPlaceToOutOfPlace", "make_out_of_place"]

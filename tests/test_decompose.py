@@ -1,0 +1,121 @@
+"""The decompose pass: what it leaves has a rule, computes the same, and is traced once a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from compiler.errors import UnsupportedError
+from compiler.frontend.capture import capture
+from compiler.frontend.importer import import_graph
+from compiler.lowering import load_rules
+from compiler.lowering.module import lower
+from compiler.lowering.registry import RULES
+from compiler.reference import run_values
+from compiler.transforms.decompose import Decompose, decompose, graph_to_values
+from compiler.transforms.in_place_to_out_of_place import InPlaceToOutOfPlace
+from dialects.fx import ValueCallOp
+
+load_rules()
+
+
+def values(program: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> ModuleOp:
+    module = import_graph(capture(program, tuple(arguments))).module
+    InPlaceToOutOfPlace().apply(Context(), module)
+    return module
+
+
+def targets(module: ModuleOp) -> list[str]:
+    return [op.target.data for op in module.walk() if isinstance(op, ValueCallOp)]
+
+
+def image(*shape: int) -> torch.Tensor:
+    return torch.linspace(-1, 2, int(torch.tensor(shape).prod())).reshape(shape)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "views inside": (lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), (image(1, 4, 3, 3),)),
+    "indices": (lambda x: F.pad(x, (1, 1, 2, 0), mode="reflect"), (image(1, 4, 3, 3),)),
+    "pooling": (lambda x: F.adaptive_avg_pool2d(x, (2, 3)), (image(1, 4, 5, 6),)),
+    "bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (image(1, 4, 5, 6),)),
+    "several results": (
+        lambda x, m: torch.ops.aten.native_layer_norm_backward(x, x, [5], m, m, x[0], x[0], [True, True, True]),
+        (image(4, 5), image(4, 1)),
+    ),
+    "list operands": (lambda x, y: torch._foreach_mul([x, y], [y, x]), (image(4, 5), image(4, 5))),
+    "constant inside": (lambda x: F.cross_entropy(x, torch.tensor([1, 2])), (image(2, 3),)),
+    "gradient": (lambda x: torch.ops.aten.gelu_backward(x, x), (image(4, 5).to(torch.bfloat16),)),
+    "two levels": (lambda x: torch.logaddexp2(x, x * 2), (image(2, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_only_rules_remain_and_nothing_changes(name: str) -> None:
+    program, arguments = PROGRAMS[name]
+    module = values(program, arguments)
+    Decompose().apply(Context(), module)
+    module.verify()
+    assert [t for t in targets(module) if t not in RULES] == []
+    lower(module)
+    want = program(*arguments)
+    for got, expected in zip(
+        run_values(module, arguments), [want] if isinstance(want, torch.Tensor) else want, strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
+def test_a_call_without_a_decomposition_stays_and_is_reported() -> None:
+    module = values(lambda x: torch.linalg.eigvalsh(x), (torch.eye(3),))
+    Decompose().apply(Context(), module)
+    assert targets(module) == ["aten._linalg_eigh.default"]
+    with pytest.raises(UnsupportedError, match=r"aten\._linalg_eigh\.default \(_linalg_eigh"):
+        lower(module)
+
+
+def test_a_circle_of_decompositions_leaves_the_call() -> None:
+    """gcd and its primitive each say they are made of the other."""
+    module = values(lambda x: torch.gcd(x, x + 1), (torch.arange(4),))
+    Decompose().apply(Context(), module)
+    assert len([t for t in targets(module) if t not in RULES]) == 1
+
+
+def test_equal_calls_are_traced_once() -> None:
+    traced: list[int] = []
+
+    def counting(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> ModuleOp:
+        traced.append(len(inputs))
+        return graph_to_values(graph, inputs)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(5):
+            x = F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2)
+        return x
+
+    module = values(program, (image(1, 4, 3, 3),))
+    calls = len([t for t in targets(module) if t not in RULES])
+    decompose(module, RULES, counting)
+    assert calls == 10
+    assert traced == [1, 1]
+    module.verify()
+
+
+def test_rules_are_left_alone() -> None:
+    module = values(lambda x: torch.softmax(x, -1) @ x, (image(3, 3),))
+    before = str(module)
+    Decompose().apply(Context(), module)
+    assert str(module) == before
+
+
+def test_every_replacement_comes_from_the_line_of_its_call() -> None:
+    module = values(lambda x: F.pixel_shuffle(x, 2), (image(1, 4, 3, 3),))
+    (call,) = [op for op in module.walk() if isinstance(op, ValueCallOp)]
+    location = call.location
+    Decompose().apply(Context(), module)
+    replaced = [op for op in module.walk() if isinstance(op, ValueCallOp)]
+    assert replaced and all(op.location == location for op in replaced)

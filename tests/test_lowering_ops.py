@@ -1,0 +1,102 @@
+"""Every lowering rule against eager PyTorch: many overloads, dtypes and edge values in a few compiled modules."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from jaxlib import _jax, xla_client
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
+
+from compiler.lowering import load_rules
+from compiler.lowering.builder import Builder, make_context
+from compiler.lowering.registry import RULES, Call
+from tests.op_cases import ELEMENT, FAMILIES, TOLERANCE, Case, flat, replace
+
+load_rules()
+
+
+class Compiled:
+    """All cases of a family in one module: arguments are their tensors, outputs their results."""
+
+    def __init__(self, cases: list[Case]):
+        self.results: dict[int, list[torch.Tensor] | Exception] = {}
+        expected = [c.eager() for c in cases]
+        inputs: list[torch.Tensor] = []
+        for c in cases:
+            inputs += [v for v in flat([c.args, list(c.kwargs.values())]) if isinstance(v, torch.Tensor)]
+        with make_context(), ir.Location.unknown():
+            b = Builder()
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                kinds = [b.tensor(ELEMENT[v.dtype], tuple(v.shape)) for v in inputs]
+                main = func.FuncOp("main", ir.FunctionType.get(kinds, []), visibility="public")
+            block = main.add_entry_block()
+            arguments = iter(block.arguments)
+            spans: dict[int, tuple[int, int]] = {}
+            outputs: list[ir.Value] = []
+            with ir.InsertionPoint(block):
+                for number, (c, want) in enumerate(zip(cases, expected, strict=True)):
+                    args = replace(lambda v: _argument(v, arguments), c.args)
+                    kwargs = replace(lambda v: _argument(v, arguments), c.kwargs)
+                    types = tuple((ELEMENT[w.dtype], tuple(w.shape)) for w in want)
+                    try:
+                        found = RULES[c.target](b, Call(c.target, args, kwargs, types))
+                        values = [found] if isinstance(found, ir.Value) else list(found)
+                        assert [v.type for v in values] == [b.tensor(*kind) for kind in types]
+                    except Exception as error:  # told by the case's own test
+                        self.results[number] = error
+                        continue
+                    spans[number] = (len(outputs), len(outputs) + len(values))
+                    outputs += values
+                func.return_(outputs)
+            main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, [v.type for v in outputs]))
+            module.operation.verify()
+            found = _execute(module, inputs)
+        for number, (first, last) in spans.items():
+            self.results[number] = found[first:last]
+        self.expected = expected
+
+
+def _argument(value: Any, arguments: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return next(arguments)
+    return ELEMENT[value] if isinstance(value, torch.dtype) else value
+
+
+def _execute(module: ir.Module, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    client = xla_client.make_cpu_client()
+    device = client.local_devices()[0]
+    options = xla_client.CompileOptions()
+    options.env_option_overrides = [("xla_backend_optimization_level", 0)]
+    executable = client.compile_and_load(module, xla_client.DeviceList((device,)), options)
+    buffers = [
+        _jax.dlpack_managed_tensor_to_buffer(
+            v.clone(memory_format=torch.contiguous_format).__dlpack__(), device, None, True
+        )
+        for v in inputs
+    ]
+    found = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+    return [torch.from_dlpack(_jax.buffer_to_dlpack_managed_tensor(shards[0])).clone() for shards in found]
+
+
+@functools.cache
+def compiled(family: str) -> Compiled:
+    return Compiled(FAMILIES[family])
+
+
+@pytest.mark.parametrize(
+    "family, number",
+    [pytest.param(f, i, id=f"{i}-{c.name}") for f, cases in FAMILIES.items() for i, c in enumerate(cases)],
+)
+def test_agrees_with_eager(family: str, number: int) -> None:
+    batch = compiled(family)
+    found = batch.results[number]
+    if isinstance(found, Exception):
+        raise found
+    for got, want in zip(found, batch.expected[number], strict=True):
+        rtol, atol = FAMILIES[family][number].tolerance or TOLERANCE.get(want.dtype, (0, 0))
+        torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, check_stride=False)

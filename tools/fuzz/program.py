@@ -1,0 +1,184 @@
+"""A PyTorch program as plain data: it prints as Python, is stored as JSON, and shrinks by dropping parts."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from tools.fuzz import custom_ops as custom_ops
+
+DTYPES: dict[str, torch.dtype] = {
+    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
+    "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
+    "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8,
+    "bool": torch.bool, "c64": torch.complex64,
+}  # fmt: skip
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+WORLDS = 2
+"""Every program has this many sets of argument values, and is fit for all of them."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory of the caller. `fill`: "small" integers, "index" (a permutation of 0..count-1) or random "bits"."""
+
+    dtype: str
+    count: int
+    fill: str
+    seed: int
+
+    def make(self, world: int, misaligned: bool) -> torch.UntypedStorage:
+        dtype, source = DTYPES[self.dtype], random.Random(self.seed * WORLDS + world)
+        raw = memory(self.count * dtype.itemsize, misaligned)
+        if self.fill == "bits":
+            raw.copy_(torch.tensor([source.randrange(256) for _ in range(raw.numel())], dtype=torch.uint8))
+        elif self.count:
+            low = 0 if dtype in (torch.uint8, torch.bool) else -4
+            values = list(range(self.count)) if self.fill == "index" else [
+                source.randint(low, 1 if dtype is torch.bool else 5) for _ in range(self.count)
+            ]
+            if self.fill == "index":
+                source.shuffle(values)
+            elif self.count > 1 and source.random() < 0.6:
+                values = [value or 1 for value in values]  # zeros turn into -0.0 under negation and are then unfit
+            raw.view(dtype).copy_(torch.tensor(values).to(dtype))
+        return raw.untyped_storage()
+
+
+def memory(count: int, misaligned: bool) -> torch.Tensor:
+    """`count` bytes, on a 64 byte boundary as PyTorch's allocator gives them, or 16 bytes behind one."""
+    if not count:
+        return torch.empty(0, dtype=torch.uint8)
+    buffer = bytearray(count + 128)
+    address = np.frombuffer(buffer, dtype=np.uint8).ctypes.data
+    start = -address % 64 + (16 if misaligned else 0)
+    return torch.frombuffer(buffer, dtype=torch.uint8, offset=start, count=count)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A window on a storage, or (`same_as` >= 0) the very object that an earlier argument is."""
+
+    storage: int
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    lazy: str = ""
+    same_as: int = -1
+
+    def make(self, storage: torch.UntypedStorage) -> torch.Tensor:
+        tensor = torch.empty(0, dtype=DTYPES[self.dtype]).set_(storage, self.offset, self.sizes, self.strides)
+        tensor = tensor.conj() if self.lazy == "conj" else tensor
+        return torch._neg_view(tensor) if self.lazy == "neg" else tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement: `results = text`, with `{0}`, `{1}` in the text standing for operands."""
+
+    results: tuple[str, ...]
+    text: str
+    operands: tuple[str, ...]
+
+    def __str__(self) -> str:
+        expression = self.text.format(*self.operands)
+        return f"{', '.join(self.results)} = {expression}" if self.results else expression
+
+
+@dataclass(frozen=True)
+class Program:
+    """Argument memory, arguments `a0, a1, ...`, statements, and the names returned.
+
+    Attributes:
+        bare: return the only output itself rather than a tuple; without outputs, None rather than ().
+        order_dependent: eager's own answer depends on the order in which elements are visited; a refusal is right.
+        seed: the seed it was made from.
+    """
+
+    storages: tuple[Storage, ...]
+    arguments: tuple[Argument, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+    bare: bool = False
+    order_dependent: bool = False
+    seed: int = -1
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(f"a{number}" for number in range(len(self.arguments)))
+
+    @property
+    def has_custom_ops(self) -> bool:
+        return any("torch.ops.fuzz" in step.text for step in self.steps)
+
+    def source(self) -> str:
+        """The program as a Python function."""
+        lines = [f"def program({', '.join(self.parameters)}):", *(f"    {step}" for step in self.steps)]
+        if self.bare and len(self.outputs) < 2:
+            lines.append(f"    return {self.outputs[0] if self.outputs else 'None'}")
+        else:
+            lines.append(f"    return ({''.join(f'{name}, ' for name in self.outputs).rstrip()})")
+        return "\n".join(lines) + "\n"
+
+    def function(self) -> Callable[..., Any]:
+        text, name = self.source(), f"fuzz_{self.seed}.py"
+        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+        scope: dict[str, Any] = {"torch": torch}
+        exec(compile(text, name, "exec"), scope)
+        return scope["program"]
+
+    def make_arguments(self, world: int = 0, *, misaligned: bool = False) -> list[torch.Tensor]:
+        """Fresh arguments."""
+        storages = [storage.make(world, misaligned) for storage in self.storages]
+        made: list[torch.Tensor] = []
+        for argument in self.arguments:
+            made.append(made[argument.same_as] if argument.same_as >= 0 else argument.make(storages[argument.storage]))
+        return made
+
+    def script(self) -> str:
+        """A Python program that runs this one in eager PyTorch and prints what it returns."""
+        lines = ["import torch", "", "", self.source(), "", "storages = ["]
+        for storage in self.storages:
+            raw = torch.empty(0, dtype=torch.uint8).set_(storage.make(0, False))
+            if storage.fill == "bits" or not storage.count:
+                value = f"torch.tensor({raw.tolist()}, dtype=torch.uint8)"
+            else:
+                value = f"torch.tensor({raw.view(DTYPES[storage.dtype]).to(torch.int64).tolist()}).to({DTYPES[storage.dtype]})"
+            lines.append(f"    {value}.untyped_storage(),")
+        lines.append("]")
+        for number, a in enumerate(self.arguments):
+            if a.same_as >= 0:
+                lines.append(f"a{number} = a{a.same_as}")
+                continue
+            window = f"storages[{a.storage}], {a.offset}, {a.sizes}, {a.strides}"
+            text = f"torch.empty(0, dtype={DTYPES[a.dtype]}).set_({window})"
+            text = f"{text}.conj()" if a.lazy == "conj" else f"torch._neg_view({text})" if a.lazy else text
+            lines.append(f"a{number} = {text}")
+        lines.append(f"print(program({', '.join(self.parameters)}))")
+        if self.has_custom_ops:
+            lines.insert(1, "import tools.fuzz.custom_ops")
+        return "\n".join(lines) + "\n"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Program:
+        data = json.loads(text)
+        return Program(
+            tuple(Storage(**s) for s in data["storages"]),
+            tuple(Argument(**{k: tuple(v) if isinstance(v, list) else v for k, v in a.items()}) for a in data["arguments"]),
+            tuple(Step(tuple(s["results"]), s["text"], tuple(s["operands"])) for s in data["steps"]),
+            tuple(data["outputs"]), data["bare"], data["order_dependent"], data["seed"],
+        )  # fmt: skip
+
+    def with_steps(self, steps: tuple[Step, ...]) -> Program:
+        return replace(self, steps=steps)

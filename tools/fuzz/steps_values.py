@@ -1,0 +1,134 @@
+"""Statements that make new memory: copies, arithmetic, reductions, casts."""
+
+from __future__ import annotations
+
+import torch
+
+from tools.fuzz.generate import Draft, Proposal, Rule
+from tools.fuzz.program import DTYPES
+
+VALUES: list[Rule] = []
+
+
+def _value(rule: Rule) -> Rule:
+    VALUES.append(rule)
+    return rule
+
+
+@_value
+def clone(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    texts = ("{0}.clone()", "{0}.clone()", "{0}.clone(memory_format=torch.contiguous_format)", "torch.empty_like({0}).copy_({0})",
+             "torch.zeros_like({0})", "torch.full_like({0}, 2)")  # fmt: skip
+    return d.rng.choice(texts), (name,), 1
+
+
+VALUES.append(clone)
+
+
+@_value
+def binary(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    other = d.broadcasting(d.names[name])
+    if other is None or d.rng.random() < 0.3:
+        return f"{{0}} {d.rng.choice(('+', '-', '*'))} {d.literal()}", (name,), 1
+    texts = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "torch.maximum({0}, {1})", "torch.minimum({0}, {1})", "torch.add({0}, {1}, alpha=2)")
+    return d.rng.choice(texts), (name, other), 1
+
+
+@_value
+def unary(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    texts = ("-{0}", "{0}.abs()", "{0}.sign()", "torch.relu({0})", "{0}.clamp(-2, 3)", "{0}.square()", "{0}.logical_not()")
+    return d.rng.choice(texts), (name,), 1
+
+
+@_value
+def compare(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    other = d.broadcasting(d.names[name])
+    if other is None or d.rng.random() < 0.5:
+        return f"{{0}} {d.rng.choice(('>', '==', '<=', '!='))} {d.rng.choice((0, 1, 2))}", (name,), 1
+    return f"{{0}} {d.rng.choice(('>', '==', '<', '!='))} {{1}}", (name, other), 1
+
+
+@_value
+def where(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    other = d.broadcasting(d.names[name], same_dtype=True)
+    mask = d.pick(lambda m: m.dtype is torch.bool)
+    if other is None or mask is None:
+        return None
+    return "torch.where({2}, {0}, {1})", (name, other, mask), 1
+
+
+@_value
+def reduction(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    t = d.names[name]
+    texts = ["{0}.sum()", "{0}.any()", "{0}.all()"]
+    if t.dim():
+        dim = d.rng.randrange(-t.dim(), t.dim())
+        keep = d.rng.choice((True, False))
+        texts += [f"{{0}}.sum({dim}, keepdim={keep})", f"{{0}}.amax({dim}, {keep})", f"{{0}}.cumsum({dim})", f"{{0}}.any({dim})"]
+        texts += [f"{{0}}.amin({dim})"]
+    return d.rng.choice(texts), (name,), 1
+
+
+@_value
+def cast(d: Draft) -> Proposal | None:
+    name = d.pick()
+    if not name:
+        return None
+    return f"{{0}}.to({d.rng.choice(list(DTYPES.values()))})", (name,), 1
+
+
+@_value
+def rearrange(d: Draft) -> Proposal | None:
+    name = d.pick(lambda t: t.dim() > 0)
+    if not name:
+        return None
+    t = d.names[name]
+    dim = d.rng.randrange(t.dim())
+    size = t.shape[dim]
+    if not size:
+        return None
+    index = [d.rng.randrange(size) for _ in range(d.rng.randint(1, 3))]
+    texts = [
+        f"{{0}}.flip({dim})", f"{{0}}.roll(1, {dim})", f"{{0}}.index_select({dim}, torch.tensor({index}))",
+        f"{{0}}[{':, ' * dim}{index}]", f"torch.cat([{{0}}, {{0}}], {dim})", f"torch.stack([{{0}}, {{0}}], {dim})",
+        f"torch.nn.functional.pad({{0}}, (1, 0))", f"torch.gather({{0}}, {dim}, torch.zeros({list(t.shape)}, dtype=torch.int64))",
+    ]  # fmt: skip
+    return d.rng.choice(texts), (name,), 1
+
+
+@_value
+def product(d: Draft) -> Proposal | None:
+    name = d.pick(lambda t: t.dim() == 2 and t.dtype in (torch.float32, torch.float64) and t.shape[1] > 1)
+    if not name:
+        return None
+    t = d.names[name]
+    other = d.pick(lambda o: o.dim() == 2 and o.dtype == t.dtype and o.shape[0] == t.shape[1])
+    return ("{0} @ {1}", (name, other), 1) if other else None
+
+
+@_value
+def join(d: Draft) -> Proposal | None:
+    name = d.pick(lambda t: t.dim() > 0)
+    if not name:
+        return None
+    t = d.names[name]
+    other = d.pick(lambda o: o.dim() == t.dim() and o.shape[1:] == t.shape[1:] and o.dtype == t.dtype)
+    return ("torch.cat([{0}, {1}])", (name, other), 1) if other else None
