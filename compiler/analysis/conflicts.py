@@ -38,9 +38,9 @@ POSITIONED = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "
 class Conflict:
     """Why copies cannot all go: `clause`, and what it protects.
 
-    kind "read": `reader` would see what `writer` wrote. "value": so would a result. "operands": `writer` writes memory that it also gets as another
-    operand. "argument": the caller would find in argument memory what `writer` wrote. "result": results, or a result and
-    an argument, would share memory. "layout": `reader` can see strides, which would change.
+    kind "read": `reader` would see what `writer` wrote. "value": so would a result. "argument": the caller would find it in
+    the memory of an argument. "operands": `writer` writes memory that it also gets as another operand. "result": results,
+    or a result and an argument, would share memory. "layout": `reader` can see strides, which would change.
     """
 
     kind: str

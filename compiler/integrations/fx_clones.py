@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.ir import Operation, SSAValue
 
@@ -74,15 +75,17 @@ def eliminate_clones(
         imported = import_host_graph(graph, example_inputs, names)
     except CompileError as error:
         return CloneReport((), tuple(_unjudged(node, error) for node in graph.nodes if node.target in CLONES), 0)
+
+    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+        return _objection(op, source, result, imported)
+
     if hoist_reads:
-        plan, moves = plan_with_hoisting(
-            imported.function, objective, lambda *copy: _objection(*copy, imported), lambda op: _node_is(op, imported)
-        )
+        plan, moves = plan_with_hoisting(imported.function, objective, objection, lambda op: _node_is(op, imported))
         for move in moves:
             for op in move.ops:
                 imported.node_of[move.before].prepend(imported.node_of[op])
     else:
-        plan = plan_clones(imported.function, objective, lambda *copy: _objection(*copy, imported))
+        plan = plan_clones(imported.function, objective, objection)
     editor = _Editor(graph, imported)
     edits = [editor.edit(copy) for copy in plan.removed]
     outcome = apply_plan(imported.function, plan)
@@ -192,7 +195,7 @@ def _evaluated(node: fx.Node, key: str) -> Any:
         return known.detach() if isinstance(known, torch.Tensor) else known
 
     try:
-        args, kwargs = fx.node.map_arg(node.args, operand), fx.node.map_arg(node.kwargs, operand)
+        args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)
         fakes = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         with torch.no_grad(), fakes[0].fake_mode:
             if callable(node.target):
