@@ -12,6 +12,7 @@ from typing import NamedTuple
 from compiler.errors import UnsupportedError
 from compiler.export.hlo_reader import Computation, HloModule, Instruction, Shape, read_module
 
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from compiler.integrations.vllm_neuron import tables
 from compiler.integrations.vllm_neuron.aliasing import AliasingOutputRewritePass
-from compiler.integrations.vllm_neuron.hlo import HloProgram, convert, convert_fx_to_hlo
 from compiler.integrations.vllm_neuron.devices import DeviceRewriterPass
+from compiler.integrations.vllm_neuron.hlo import HloProgram, convert, convert_fx_to_hlo
 from compiler.integrations.vllm_neuron.kernels import NkiKernelWriteBackendConfigPass
 from compiler.integrations.vllm_neuron.manager import FXPassManager, clean_name, get_default_pass_manager, run_passes
 from compiler.integrations.vllm_neuron.out_of_place import InPlaceToOutOfPlacePass

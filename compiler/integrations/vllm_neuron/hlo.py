@@ -88,7 +88,7 @@ def convert(
     Decompose().apply(Context(), module)
     verify(module)
     names = [clean_name(host.program.arguments[n].name) for n in flat.parameters]
-    of_input = {argument: name for argument, name in zip(flat.parameters, names, strict=True)}
+    of_input = dict(zip(flat.parameters, names, strict=True))
     outputs = [of_input[aliases[k]] if k in aliases else f"output{k}" for k in range(len(flat.results))]
     proto = finish_for_neuron(to_hlo(lower(module, target="neuron"), names, outputs))
     check(proto)
