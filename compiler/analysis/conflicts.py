@@ -34,6 +34,10 @@ POSITIONED = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "
 """Views whose strides or position are arguments, not counted from the operand's."""
 
 
+ANYWHERE = 1 << 62
+"""As a modulus for distances: divides none but 0."""
+
+
 @dataclass(frozen=True, eq=False)
 class Conflict:
     """Why copies cannot all go: `clause`, and what it protects.
@@ -94,7 +98,7 @@ class Judge:
         if self.interference.made.get(op) is self.interference.above[root]:
             return  # the copy itself goes with its memory
         exact = isinstance(op, ReturnOp)
-        if isinstance(op, CondOp | WhileOp) and (path := self._strided(root, True) | self._moved(root, 0)):
+        if isinstance(op, CondOp | WhileOp) and (path := self._strided(root, True) | self._moved(root, ANYWHERE)):
             yield Conflict("layout", Clause(path), op, None, "a region is made for the copy's place and strides")
             return
         path = self._strided(root, exact)
