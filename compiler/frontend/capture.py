@@ -17,6 +17,7 @@ from torch._export.utils import _compiling_state_context
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
@@ -122,7 +123,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         tensor = value if isinstance(value, torch.Tensor) else None
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
+    shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
         assert item.tensor is not None

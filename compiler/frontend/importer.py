@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ from xdsl.ir import Block, Operation, Region
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
 from compiler.frontend.constants import SMALL, constant_data
+from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
@@ -265,6 +267,24 @@ class Importer:
         expansion, operands = self.expander.expand((kind, target), call, args, kwargs)
         return self._emit(expansion, operands)
 
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
+        """Import a call that the program does not make itself."""
+        return self._run("call_function", function, args, kwargs)
+
+    @property
+    def location(self) -> LocationAttr:
+        """Where the node comes from that is being imported."""
+        return self._location
+
+    @contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Collect the operations of the block in a list of their own."""
+        outer, self.ops = self.ops, []
+        try:
+            yield self.ops
+        finally:
+            self.ops = outer
+
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         slots = list(operands)
         location, ops = self._location, self.ops
@@ -309,6 +329,8 @@ class Importer:
         kernel = read_kernel(self.kernels, target, args, kwargs) if position is None else None
         if kernel is not None:
             return self._emit(*expand_kernel(self.expander, target, kernel, args, kwargs))
+        if position is None and name in IMPORTS and not self.expander.symbolic:
+            return IMPORTS[name](self, *args, **kwargs)
         if position is None:
             raise UnsupportedError(
                 f"the higher-order operator {name} has no form in the IR",
