@@ -36,6 +36,9 @@ PASSES: dict[str, Entry] = {
     "decompose": Entry(
         "compiler.transforms.decompose:Decompose", "replace value calls without a lowering rule by simpler ones"
     ),
+    "resolve-replica-groups": Entry(
+        "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
+    ),
     "remove-dead-values": Entry(
         "compiler.transforms.remove_dead_values:RemoveDeadValues", "remove pure operations whose results nobody uses"
     ),

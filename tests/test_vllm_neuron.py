@@ -13,7 +13,7 @@ from torch import fx
 
 from compiler.errors import UnsupportedError
 from compiler.integrations import vllm_neuron as neuron
-from compiler.integrations.vllm_neuron.replica_groups import partition
+from compiler.transforms.resolve_replica_groups import partition
 
 
 def served(case: FxCase, gm: fx.GraphModule, found: dict) -> None:
@@ -243,7 +243,7 @@ def test_one_group_shows_the_partition(ranks, world, groups) -> None:
 
 @pytest.mark.parametrize(("ranks", "world"), [((0, 1, 3), 6), ((0, 1, 2), 8), ((1, 2), 4)])
 def test_irregular_groups_are_refused(ranks, world) -> None:
-    with pytest.raises(RuntimeError, match="replica_groups="):
+    with pytest.raises(UnsupportedError, match="replica_groups="):
         partition(ranks, world)
 
 

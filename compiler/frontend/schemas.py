@@ -37,6 +37,9 @@ METADATA_READS = frozenset(
 )  # fmt: skip
 """Operators that look at an operand's sizes, strides and type only."""
 
+COMMUNICATING = frozenset({"_c10d_functional", "c10d_functional", "_c10d_functional_autograd"})
+"""Namespaces of collectives."""
+
 _TRAINING = ("training", "train", "use_input_stats")
 
 _BATCH_NORM_TWINS: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -158,6 +161,8 @@ def expands(op: OpOverload) -> bool:
     """Whether a list operator is to be seen element by element: it writes or makes tensors in lists, and PyTorch
     has an implementation of it in terms of other operators."""
     schema = op._schema
+    if op.namespace in COMMUNICATING:
+        return False  # its implementation talks to other processes
     writes_list = any(
         a.alias_info is not None and a.alias_info.is_write and str(a.type) == "List[Tensor]" for a in schema.arguments
     )

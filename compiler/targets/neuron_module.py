@@ -27,8 +27,9 @@ def _write_source_lines(module: Any) -> None:
             if metadata.stack_frame_id and not metadata.source_file:
                 frame = index.stack_frames[metadata.stack_frame_id - 1]
                 place = index.file_locations[frame.file_location_id - 1]
-                metadata.source_file = index.file_names[place.file_name_id - 1]
-                metadata.source_line = place.line
+                file = index.file_names[place.file_name_id - 1]
+                if not file.startswith("<"):  # no line of the user's
+                    metadata.source_file, metadata.source_line = file, place.line
             metadata.ClearField("stack_frame_id")
     module.ClearField("stack_frame_index")
 
