@@ -9,7 +9,7 @@ Importing this package imports neither torch nor jaxlib; the functions do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ from compiler.errors import CompileError, GuardError, UnsupportedError, Validati
 if TYPE_CHECKING:
     from compiler.runtime.executable import Executable
 
-__all__ = ["CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "load"]
+__all__ = [
+    "CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "load",
+    "register_custom_call", "register_lowering",
+]  # fmt: skip
 
 
 def compile(
@@ -29,6 +32,7 @@ def compile(
     target: str = "xla",
     trust: bool = False,
     validate: bool = False,
+    xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """Compile a PyTorch program that may mutate its arguments and its module's state.
 
@@ -40,6 +44,7 @@ def compile(
         target: "xla".
         trust: load a `.pt2` file even if that runs code from it.
         validate: check every pass by running the program before and after it on random inputs (slow).
+        xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.
 
     Raises:
         ValidationError: a pass changed what the program computes, or an operator aliases or writes memory undeclared.
@@ -48,7 +53,34 @@ def compile(
     """
     from compiler.compilation import compile_program
 
-    return compile_program(program, example_inputs, donate=donate, target=target, trust=trust, validate=validate)
+    return compile_program(
+        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags
+    )
+
+
+def register_lowering(op: Any, rule: Any) -> None:
+    """Say how an operator of yours becomes StableHLO.
+
+    Args:
+        op: `torch.ops.ns.name`, one of its overloads, or "ns::name".
+        rule: `rule(builder, call)` gives the results as MLIR values, and after them the new value of every operand that the
+            operator's schema marks as written (`call.writes`), in order.
+    """
+    from compiler.lowering.custom import register_lowering
+
+    register_lowering(op, rule)
+
+
+def register_custom_call(
+    op: Any, target: str, *, backend_config: str = "", frontend_attributes: Mapping[str, str] | None = None
+) -> None:
+    """Lower an operator of yours to one custom call on its tensor operands.
+
+    Operands that the schema marks as written come back as additional results, declared as aliases of the operands.
+    """
+    from compiler.lowering.custom import register_custom_call
+
+    register_custom_call(op, target, backend_config=backend_config, frontend_attributes=frontend_attributes)
 
 
 def load(directory: str | PathLike[str]) -> Executable:

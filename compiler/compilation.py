@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,7 @@ from compiler.frontend.inputs import Captured
 from compiler.lowering.module import lower
 from compiler.program import Program
 from compiler.reference import entry
+from compiler.runtime.client import compile_options
 from compiler.runtime.executable import Executable
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
@@ -54,6 +55,7 @@ def compile_program(
     target: str = "xla",
     trust: bool = False,
     validate: bool = False,
+    xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """See `compiler.compile`."""
     if target not in TARGETS:
@@ -90,6 +92,7 @@ def compile_program(
         owner=imported.owner,
         training=imported.training,
         stages=_stage_texts(captured, imported.module, donate),
+        options=compile_options(**xla_flags) if xla_flags else None,
     )
     executable.timings, executable.counts = stages.seconds, stages.counts
     checks.executable(executable)

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from compiler.errors import CompileError
 from dialects.alias import Alias
+from dialects.control import Control
 from dialects.fx import Fx
 from dialects.ir_parser import IRParser
 
@@ -21,7 +22,7 @@ from dialects.ir_parser import IRParser
 def make_context(allow_unregistered: bool = False) -> Context:
     """A fresh context with every dialect of the project."""
     context = Context(allow_unregistered=allow_unregistered)
-    for dialect in (Builtin, Func, Fx, Alias):
+    for dialect in (Builtin, Func, Fx, Control, Alias):
         context.load_dialect(dialect)
     return context
 

@@ -14,11 +14,12 @@ from typing import Any, cast
 import torch
 from xdsl.dialects.builtin import DictionaryAttr, MemRefType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from compiler.errors import CompileError
 from compiler.torch_types import DTYPES, overload, python_argument
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
+from dialects.control import CondOp, ValueCondOp, ValueWhileOp, WhileOp, YieldOp
 from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp, ValueCallOp
 from dialects.types import Geometry, element_name, geometry
 
@@ -41,25 +42,54 @@ Watch = Callable[[Operation, Sequence[Any]], Callable[[Sequence[torch.Tensor]], 
 
 def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run a program over handles; arguments are mutated in place, results alias as eager PyTorch's do."""
-    block = entry(module).body.block
-    values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
     with torch.no_grad():
-        for op in block.ops:
-            if isinstance(op, CallOp):
-                operands = [values[v] for v in op.args]
-                done = watch(op, operands) if watch is not None else None
-                results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), len(op.outs))
-                if done is not None:
-                    done(results)
-                for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
-                    values[value] = operands[alias.operand] if alias.kind == "same" else result
-            elif isinstance(op, ConstantOp):
-                values[op.value] = _constant(op)
-            elif isinstance(op, ReturnOp):
-                return [values[v] for v in op.operands]
-            else:
-                raise CompileError(f"{op.name} cannot be run in eager PyTorch")
-    raise CompileError("@main has no func.return")
+        return _run_block(entry(module).body.block, arguments, watch)
+
+
+def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = None) -> Tensors:
+    """What a block over handles returns or yields; `watch` is told of its own ops, not of those in regions."""
+    values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        operands = [values[v] for v in op.operands]
+        if isinstance(op, CallOp):
+            done = watch(op, operands) if watch is not None else None
+            results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), len(op.outs))
+            if done is not None:
+                done(results)
+            for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
+                values[value] = operands[alias.operand] if alias.kind == "same" else result
+        elif isinstance(op, ConstantOp):
+            values[op.value] = constant_tensor(op)
+        elif isinstance(op, CondOp | WhileOp):
+            results = _branch(op, operands) if isinstance(op, CondOp) else _loop(op, operands)
+            values.update((value, _fresh(value, result)) for value, result in zip(op.outs, results, strict=True))
+        elif isinstance(op, ReturnOp | YieldOp):
+            return operands
+        else:
+            raise CompileError(f"{op.name} cannot be run in eager PyTorch")
+    raise CompileError("a block has no terminator")
+
+
+def _branch(op: CondOp, operands: Sequence[Any]) -> Tensors:
+    return _run_block((op.then if operands[0].item() else op.otherwise).block, operands[1:])
+
+
+def _loop(op: WhileOp, operands: Sequence[Any]) -> Tensors:
+    carried, captures = list(operands[: len(op.carried)]), operands[len(op.carried) :]
+    places = op.condition.block.args[: len(carried)]
+    while True:
+        carried = [_fresh(place, value) for place, value in zip(places, carried, strict=True)]
+        if not _run_block(op.condition.block, [*carried, *captures])[0].item():
+            return carried
+        carried = _run_block(op.body.block, [*carried, *captures])
+
+
+def _fresh(place: SSAValue, value: torch.Tensor) -> torch.Tensor:
+    """Memory of its own, in the layout that the handle's type says."""
+    window = geometry(cast(MemRefType[Attribute], place.type))
+    if 0 in window.strides:  # elements that share memory have one value: they may as well not share it
+        return value.clone()
+    return torch.empty_strided(window.sizes, window.strides, dtype=value.dtype).copy_(value)
 
 
 def run_values(
@@ -91,23 +121,27 @@ def run_values(
 
 def compute(function: FuncOp, parameters: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run the body of a purified function as a pure function of its parameters."""
-    block = function.body.block
-    values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, parameters, strict=True))
     with torch.no_grad():
-        for op in block.ops:
-            if isinstance(op, ReturnOp):
-                return [values[v] for v in op.operands]
-            operands = [values[v] for v in op.operands]
-            done = watch(op, operands) if watch is not None else None
-            results = _compute_op(op, operands)
-            if done is not None:
-                done(results)
-            for value, result in zip(op.results, results, strict=True):
-                kind = cast(TensorType[Attribute], value.type)
-                if tuple(result.shape) != kind.get_shape():
-                    raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
-                values[value] = result.to(DTYPES[element_name(kind.element_type)])
-    raise CompileError("@main has no func.return")
+        return _compute_block(function.body.block, parameters, watch)
+
+
+def _compute_block(block: Block, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
+    """What a block over values returns or yields."""
+    values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        if isinstance(op, ReturnOp | YieldOp):
+            return [values[v] for v in op.operands]
+        operands = [values[v] for v in op.operands]
+        done = watch(op, operands) if watch is not None else None
+        results = _compute_op(op, operands)
+        if done is not None:
+            done(results)
+        for value, result in zip(op.results, results, strict=True):
+            kind = cast(TensorType[Attribute], value.type)
+            if tuple(result.shape) != kind.get_shape():
+                raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
+            values[value] = result.to(DTYPES[element_name(kind.element_type)])
+    raise CompileError("a block has no terminator")
 
 
 def _compute_op(op: Operation, operands: Tensors) -> Tensors:
@@ -139,7 +173,14 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             kind = cast(TensorType[Attribute], op.value.type)
             return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
         case ConstantOp():
-            return [_constant(op)]
+            return [constant_tensor(op)]
+        case ValueCondOp():
+            return _compute_block((op.then if operands[0].item() else op.otherwise).block, operands[1:])
+        case ValueWhileOp():
+            carried, captures = operands[: len(op.carried)], operands[len(op.carried) :]
+            while _compute_block(op.condition.block, [*carried, *captures])[0].item():
+                carried = _compute_block(op.body.block, [*carried, *captures])
+            return carried
         case _:
             raise CompileError(f"{op.name} cannot be run in eager PyTorch")
 
@@ -158,7 +199,7 @@ def _flat(results: Any, count: int) -> Tensors:
     return [r for r in flat if isinstance(r, torch.Tensor)][:count]
 
 
-def _constant(op: ConstantOp) -> torch.Tensor:
+def constant_tensor(op: ConstantOp) -> torch.Tensor:
     kind = cast(MemRefType[Attribute] | TensorType[Attribute], op.value.type)
     dtype = DTYPES[element_name(kind.element_type)]
     data = torch.frombuffer(bytearray(op.data.data.data), dtype=dtype) if op.data.data.data else torch.empty(0, dtype=dtype)

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
+from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Forms, Handle
 from compiler.frontend.recording import Expansion, Recorder, Slot
 
@@ -82,6 +84,18 @@ class Expander:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
         expansion = recorder.finish(out)
         return replace(expansion, tensors=tuple(recorder.tensors)) if self.symbolic else expansion
+
+    def results_of(self, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[torch.Tensor], Any]:
+        """What a call gives on fake tensors, flat and as it is: for operators that say their effects themselves."""
+        if self.symbolic:
+            raise UnsupportedError("an operator of this kind needs static sizes", hint="capture with fixed sizes")
+        signature = Signature()
+        signature.add((args, kwargs))
+        storages: dict[int, torch.UntypedStorage] = {}
+        fakes: dict[int, torch.Tensor] = {id(h): self._fake(h, storages) for h in signature.operands}
+        with torch.no_grad(), self.mode:
+            out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
+        return [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)], out
 
     def _fake(self, handle: Handle, storages: dict[int, torch.UntypedStorage]) -> FakeTensor:
         form, root = handle.form, handle.root

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,9 +34,11 @@ from xdsl.ir import Block, Operation, Region
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
 from compiler.frontend.constants import SMALL, constant_data
+from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
@@ -45,13 +48,13 @@ from dialects.fx import CallOp, ConstantOp, SymbolOp
 from dialects.types import DYNAMIC
 
 
-def import_graph(captured: Captured) -> Program:
-    """The program of a captured graph.
+def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) -> Program:
+    """The program of a captured graph; `kernels` recognise calls of hand-written kernels.
 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
-    return Importer(captured).program()
+    return Importer(captured, kernels).program()
 
 
 _INLINED = {
@@ -71,8 +74,9 @@ _OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantO
 class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS) -> None:
         self.captured = captured
+        self.kernels = kernels
         self.forms = Forms()
         symbolic = [i.tensor for i in captured.inputs if i.tensor is not None and is_symbolic(i.tensor)]
         self.expander = Expander(self.forms, symbolic[0].fake_mode if symbolic else None)  # type: ignore[attr-defined]
@@ -263,6 +267,24 @@ class Importer:
         expansion, operands = self.expander.expand((kind, target), call, args, kwargs)
         return self._emit(expansion, operands)
 
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
+        """Import a call that the program does not make itself."""
+        return self._run("call_function", function, args, kwargs)
+
+    @property
+    def location(self) -> LocationAttr:
+        """Where the node comes from that is being imported."""
+        return self._location
+
+    @contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Collect the operations of the block in a list of their own."""
+        outer, self.ops = self.ops, []
+        try:
+            yield self.ops
+        finally:
+            self.ops = outer
+
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         slots = list(operands)
         location, ops = self._location, self.ops
@@ -304,6 +326,11 @@ class Importer:
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         name = target.name()
         position = _INLINED.get(name)
+        kernel = read_kernel(self.kernels, target, args, kwargs) if position is None else None
+        if kernel is not None:
+            return self._emit(*expand_kernel(self.expander, target, kernel, args, kwargs))
+        if position is None and name in IMPORTS and not self.expander.symbolic:
+            return IMPORTS[name](self, *args, **kwargs)
         if position is None:
             raise UnsupportedError(
                 f"the higher-order operator {name} has no form in the IR",

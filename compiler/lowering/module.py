@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
+from jaxlib.mlir.dialects import stablehlo as hlo
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
@@ -21,12 +22,12 @@ from xdsl.dialects.builtin import (
     IntegerType,
     ModuleOp,
     NameLoc,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from compiler.errors import CompileError, UnsupportedError
@@ -35,6 +36,7 @@ from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, THROUGH, Call, type_name
 from compiler.lowering.windows import Part
 from dialects.alias import Table, Window
+from dialects.control import ValueCondOp, ValueWhileOp
 from dialects.fx import Constant, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import Geometry, element_name, row_major
 
@@ -84,6 +86,8 @@ class _Function:
             ReinterpretOp: self._reinterpret,
             EmptyOp: self._empty,
             ConstantOp: self._constant,
+            ValueCondOp: self._cond,
+            ValueWhileOp: self._while,
         }
 
     # -- the function --------------------------------------------------------------------------
@@ -177,7 +181,8 @@ class _Function:
         keywords = op.properties.get("keywords")
         named = {name: _fill(a, operands) for name, a in self._decode(keywords).items()} if keywords else {}
         types = tuple(self.type(result.type) for result in op.results)
-        found = rule(self.b, Call(target, arguments, named, types))
+        writes = op.writes.writes() or () if op.writes is not None else ()
+        found = rule(self.b, Call(target, arguments, named, types, writes))
         values = [found] if isinstance(found, ir.Value | Part) else list(found)
         if len(values) != len(types):
             raise CompileError(f"the rule for {target} gives {len(values)} results, the operation has {len(types)}")
@@ -259,6 +264,42 @@ class _Function:
     def _constant(self, op: ConstantOp) -> None:
         element, shape = self.type(op.value.type)
         self.values[op.value] = windows.constant(self.b, op.data, element, shape)
+
+    # -- control flow ---------------------------------------------------------------------------
+
+    def _cond(self, op: ValueCondOp) -> None:
+        types = [self.b.tensor(*self.type(result.type)) for result in op.outs]
+        captures = [self.value(capture) for capture in op.captures]
+        new = hlo.IfOp(types, self.b.reshape(self.value(op.predicate), ()))
+        for source, target in zip(op.regions, new.regions, strict=True):
+            self._region(op, source.block, target.blocks.append(), captures)
+        self.values.update(zip(op.outs, new.results, strict=True))
+
+    def _while(self, op: ValueWhileOp) -> None:
+        initial = [self.value(value) for value in op.carried]
+        captures = [self.value(capture) for capture in op.captures]
+        types = [value.type for value in initial]
+        new = hlo.WhileOp(types, initial)
+        for source, target in zip(op.regions, new.regions, strict=True):
+            block = target.blocks.append(*types)
+            self._region(op, source.block, block, [*block.arguments, *captures])
+        self.values.update(zip(op.outs, new.results, strict=True))
+
+    def _region(self, op: Operation, source: Block, target: ir.Block, arguments: Sequence[ir.Value]) -> None:
+        """Lower the ops of a region into a block; captured values are used where they are."""
+        self.values.update(zip(source.args, arguments, strict=True))
+        operations = list(source.ops)
+        last = operations[-1]
+        with ir.InsertionPoint(target):
+            for inner in _live(operations):
+                self._lower(inner)
+            if any(value in self.failed for value in last.operands):
+                self.failed.update(op.results)
+                return
+            values = [self.value(value) for value in last.operands]
+            if isinstance(op, ValueWhileOp) and source is op.condition.block:
+                values = [self.b.reshape(values[0], ())]
+            hlo.return_(values)
 
     # -- look-ups ------------------------------------------------------------------------------
 
@@ -365,7 +406,7 @@ def decode(attribute: Attribute) -> Any:
     match attribute:
         case Operand():
             return attribute
-        case NoneAttr():
+        case NoneType():
             return None
         case IntegerAttr():
             number = attribute.value.data

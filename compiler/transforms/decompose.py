@@ -75,6 +75,8 @@ class _Decomposer:
     def rewrite(self, block: Block) -> None:
         """Replace the calls in one block."""
         for op in tuple(block.ops):
+            for region in op.regions:
+                self.rewrite(region.block)
             if isinstance(op, ValueCallOp) and op.target.data not in self.supported and op.writes is None:
                 replacement = self._replacement(op)
                 if replacement is not None:
@@ -131,11 +133,16 @@ def _signature(op: ValueCallOp) -> tuple[Any, ...]:
 
 
 def _implementation(target: str) -> Callable[..., Any] | None:
-    """What computes an overload by other operators: a registered decomposition, or its own composite kernel."""
+    """What computes an overload by other operators: our decomposition, PyTorch's, or its own composite kernel."""
     import torch
     from torch._decomp import core_aten_decompositions, decomposition_table
 
+    import compiler.frontend.special_functions  # noqa: F401  # registers its own
+    from compiler.frontend.decompositions import DECOMPOSITIONS
     from compiler.torch_types import overload
+
+    if target in DECOMPOSITIONS:
+        return DECOMPOSITIONS[target]
 
     try:
         operator = overload(target)

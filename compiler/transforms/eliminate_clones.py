@@ -23,6 +23,7 @@ from compiler.analysis.interference import Copy, element_size
 from compiler.analysis.layout import rebase, same_strides
 from compiler.errors import CompileError
 from compiler.remarks import Remark
+from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.fx import CallOp
 from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
 
@@ -95,6 +96,8 @@ class DropSelfCopies(RewritePattern):
     def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
         if op.target.data != "aten.copy_.default" or not all(is_handle(v) for v in op.args) or len(op.args) != 2:
             return
+        if any(v not in self.analysis.locations for v in op.args):
+            return  # inside a region
         if self.analysis.alias(op.args[0], op.args[1]).kind is AliasKind.MUST:
             self.dropped.append(op)
             rewriter.replace_all_uses_with(op.outs[0], op.args[0])
@@ -129,14 +132,21 @@ def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
 
 @dataclass(frozen=True)
 class EliminateClones(ModulePass):
-    """Removes copies; see the module. `objective` is `bytes` or `count`: what the best choice saves most of."""
+    """Removes copies; see the module.
+
+    Args:
+        objective: `bytes` or `count`, what the best choice saves most of.
+        hoist_reads: move a read above a write where that frees a copy.
+    """
 
     name: ClassVar[str] = "eliminate-clones"
     objective: str = "bytes"
+    hoist_reads: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.objective not in ("bytes", "count"):
             raise CompileError(f"eliminate-clones has no objective {self.objective!r}", hint="use bytes or count")
         objective: Objective = "bytes" if self.objective == "bytes" else "count"
         function = main_function(op)
-        apply_plan(function, plan_clones(function, objective))
+        plan = plan_with_hoisting(function, objective)[0] if self.hoist_reads else plan_clones(function, objective)
+        apply_plan(function, plan)

@@ -22,70 +22,18 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from compiler.analysis.memories import Memories, Memory, Place, analyze, memory_order
+from compiler.analysis.memories import analyze
 from compiler.analysis.regions import Region, Relation, coincide, region, relation, self_overlaps
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
-from compiler.transforms.memory_state import Emitter, Key, MemoryState
+from compiler.transforms.control_to_values import CondBecomesValueCond, WhileBecomesValueWhile
+from compiler.transforms.function_state import FunctionState, type_of_value
+from compiler.transforms.memory_state import Emitter, Key
 from compiler.transforms.remove_dead_values import erase_dead_values
 from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
+from dialects.control import CondOp, WhileOp, YieldOp
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp, ValueCallOp, operand_numbers
-from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits, value_type
-
-
-class FunctionState:
-    """What the patterns share while they sweep over one function."""
-
-    def __init__(self, memories: Memories, arguments: Sequence[SSAValue], values: Sequence[SSAValue]):
-        self.memories = memories
-        self.arguments = list(arguments)
-        self.states = {
-            id(memory): MemoryState(memory, value) for memory, value in zip(memories.parameters, values, strict=True)
-        }
-        self.table: list[tuple[int, Memory]] = []
-        self.plan: list[OutputSource] = []
-
-    def place(self, handle: SSAValue) -> Place:
-        return self.memories.places[handle]
-
-    def state(self, handle: SSAValue) -> MemoryState:
-        memory = self.place(handle).memory
-        found = self.states.get(id(memory))
-        if found is None:
-            found = self.states[id(memory)] = MemoryState(memory, None)
-        return found
-
-    def key(self, handle: SSAValue) -> Key:
-        kind = cast(MemRefType[Attribute], handle.type)
-        return self.state(handle).key(element_name(kind.element_type), geometry(kind), lazy_bits(kind))
-
-    def window(self, handle: SSAValue) -> Geometry:
-        """The window as the caller sees it: with the strides of dimensions of size one and of empty tensors."""
-        kind = cast(MemRefType[Attribute], handle.type)
-        sizes, strides, offset = geometry(kind)
-        start = self.place(handle).memory.start // ELEMENTS[element_name(kind.element_type)][1]
-        return Geometry(sizes, strides, 0 if 0 in sizes else offset - start)
-
-    def read(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
-        return self.state(handle).read(self.key(handle), emitter)
-
-    def write(self, handle: SSAValue, value: SSAValue, emitter: Emitter) -> None:
-        state, key = self.state(handle), self.key(handle)
-        state.write(key, value, _covers(state.memory, key), emitter)
-
-
-def _covers(memory: Memory, key: Key) -> bool:
-    """Whether the window meets every byte of the memory exactly once."""
-    size = 1
-    for dim in memory.dims:
-        size *= dim
-    same_bytes = key.window.numel * ELEMENTS[key.element][1] == size * ELEMENTS[memory.element][1]
-    return same_bytes and key.window.offset == 0 and memory_order(key.window) is not None
-
-
-def _value_type(handle: SSAValue) -> Attribute:
-    kind = cast(MemRefType[Attribute], handle.type)
-    return value_type(element_name(kind.element_type), kind.get_shape())
+from dialects.types import ELEMENTS, Geometry, form, value_type
 
 
 def _region(key: Key) -> Region:
@@ -103,7 +51,7 @@ class ConstantBecomesValue(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ConstantOp, rewriter: PatternRewriter) -> None:
         emitter = Emitter(op)
-        value = emitter.emit(ConstantOp, [], [_value_type(op.value)], {"data": op.data}).results[0]
+        value = emitter.emit(ConstantOp, [], [type_of_value(op.value)], {"data": op.data}).results[0]
         self.state.write(op.value, value, emitter)
 
 
@@ -126,10 +74,10 @@ class CallBecomesValueCall(RewritePattern):
             self._refuse_order_dependence(op, reads, writes)
         operands = [
             self.state.read(handle, emitter) if number in reads else self._placeholder(handle, emitter)
-            for number, handle in enumerate(op.args)
+            for number, handle in enumerate(op.operands)
         ]
         if not writes:
-            call = emitter.emit(ValueCallOp, operands, [_value_type(r) for r in op.outs], _call_properties(op))
+            call = emitter.emit(ValueCallOp, operands, [type_of_value(r) for r in op.results], _call_properties(op))
             self._bind_results(op, list(call.results), emitter)
         elif op.value is not None:
             self._call_twin(op, operands, emitter)
@@ -138,13 +86,13 @@ class CallBecomesValueCall(RewritePattern):
 
     def _placeholder(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
         """An operand whose elements nobody looks at: any value of its shape, so that nothing waits for the old one."""
-        kind = cast(MemRefType[Attribute], handle.type)
-        return emitter.empty(element_name(kind.element_type), kind.get_shape())
+        shape = form(cast(MemRefType[Attribute], handle.type))
+        return emitter.empty(shape.element, shape.window.sizes)
 
     def _call_twin(self, op: CallOp, operands: list[SSAValue], emitter: Emitter) -> None:
         assert op.value is not None
         twin = op.value.data
-        types = [_value_type(op.outs[o.index] if o.kind == "result" else op.args[o.index]) for o in twin.outputs]
+        types = [type_of_value(op.outs[o.index] if o.kind == "result" else op.args[o.index]) for o in twin.outputs]
         operands, properties = _without(op, operands, twin.drop)
         properties["target"] = StringAttr(twin.target)
         call = emitter.emit(ValueCallOp, operands, types, properties)
@@ -158,14 +106,14 @@ class CallBecomesValueCall(RewritePattern):
         """An op without a twin: its own results, then the new values of what it writes."""
         properties = _call_properties(op)
         properties["writes"] = Effects(tuple(a for a in op.effects.data or () if a.kind == "write"))
-        types = [_value_type(r) for r in op.outs] + [_value_type(op.args[w]) for w in writes]
+        types = [type_of_value(r) for r in op.outs] + [type_of_value(op.args[w]) for w in writes]
         call = emitter.emit(ValueCallOp, operands, types, properties)
         self._bind_results(op, list(call.results[: len(op.outs)]), emitter)
         for number, value in zip(writes, call.results[len(op.outs) :], strict=True):
             self.state.write(op.args[number], value, emitter)
 
     def _bind_results(self, op: CallOp, values: list[SSAValue], emitter: Emitter) -> None:
-        for alias, handle, value in zip(op.aliases.data, op.outs, values, strict=True):
+        for alias, handle, value in zip(op.aliases.data, op.results, values, strict=True):
             if alias.kind == "fresh":
                 self.state.write(handle, value, emitter)
 
@@ -289,24 +237,31 @@ def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
     old = list(block.ops)
     # The parameters stand in a block of their own until it is known which of them are used.
     values = list(Block(arg_types=[value_type(m.element, m.dims) for m in memories.parameters]).args)
-    state = FunctionState(memories, handles, values)
-    patterns: dict[type[Operation], RewritePattern] = {
-        ConstantOp: ConstantBecomesValue(state),
-        CallOp: CallBecomesValueCall(state),
-        ReturnOp: ReturnGivesResults(state),
-    }
-    for op in old:
-        pattern = patterns.get(type(op))
-        if pattern is not None:
-            pattern.match_and_rewrite(op, PatternRewriter(op))
-        elif not isinstance(op, SymbolOp):
-            location, node = source_of(op)
-            raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
+    state = FunctionState(memories, handles, memories.parameters, values)
+    sweep(old, state)
     for op in reversed(old):
         if not isinstance(op, ReturnOp):
             block.erase_op(op)
     erase_dead_values(function.body)
     _finish(function, block, values, state)
+
+
+def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
+    """Emit the value form of each op in front of it."""
+    patterns: dict[type[Operation], RewritePattern] = {
+        ConstantOp: ConstantBecomesValue(state),
+        CallOp: CallBecomesValueCall(state),
+        CondOp: CondBecomesValueCond(state, sweep),
+        WhileOp: WhileBecomesValueWhile(state, sweep),
+        ReturnOp: ReturnGivesResults(state),
+    }
+    for op in ops:
+        pattern = patterns.get(type(op))
+        if pattern is not None:
+            pattern.match_and_rewrite(op, PatternRewriter(op))
+        elif not isinstance(op, SymbolOp | YieldOp):
+            location, node = source_of(op)
+            raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
 
 
 def _finish(function: FuncOp, old: Block, values: Sequence[SSAValue], state: FunctionState) -> None:

@@ -25,6 +25,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("count", nargs="?", type=int, default=500, help="number of programs")
     add("--mode", choices=MODES, default="compile", help="what is compared with eager PyTorch (default: compile)")
     add("--seed", type=int, default=0, help="seed of the first program")
+    add("--only", type=int, nargs="+", metavar="SEED", help="these programs instead of COUNT of them")
     add("--children", type=int, default=2, help="processes at a time")
     add("--steps", type=int, default=12, help="most statements of a program")
     add("--seconds", type=float, default=SECONDS, help="how long one program may take")
@@ -41,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _arguments().parse_args(argv)
     console = Console()
     contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops)
-    items: list[int | Program] = list(range(options.seed, options.seed + options.count))
+    items: list[int | Program] = list(options.only or range(options.seed, options.seed + options.count))
     if options.replay:
         saved = [Program.from_json(path.read_text()) for path in options.replay]
         items = [p for p in saved if contents.custom_ops or not p.has_custom_ops]

@@ -1,0 +1,2 @@
+// RUN: %opt %s -p "" | %opt -p "" | filecheck %s
+// RUN: %opt %s -p "" --print-op-generic | %opt -p "" | filecheck %s
