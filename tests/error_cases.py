@@ -224,7 +224,7 @@ def _(directory: Path) -> None:
     driver(
         directory,
         "func.func @main(%x: tensor<4xf32>) -> tensor<2x2xf32> attributes {alias.table = #alias.table<0 = 0>} {\n"
-        "  %0 = fx.extract %x #alias.window<[2, 2] strides [2, 1]> : tensor<4xf32> -> tensor<2x2xf32>\n"
+        "  %0 = fx.extract %x <[2, 2] strides [2, 1]> : tensor<4xf32> -> tensor<2x2xf32>\n"
         "  func.return %0 : tensor<2x2xf32>\n}\n",
     )
 

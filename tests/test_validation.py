@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import programs
+import programs  # pyright: ignore[reportAttributeAccessIssue]
 import pytest
 import torch
 
@@ -83,6 +83,9 @@ def test_handed_programs_pass(case: programs.Case) -> None:
 
 
 class Cache(torch.nn.Module):
+    rows: torch.Tensor
+    row: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("rows", torch.zeros(6, 4))
