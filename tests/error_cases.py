@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import warnings
 from collections.abc import Callable, Iterator
@@ -260,19 +261,25 @@ def _(directory: Path) -> None:
     "Every compiler believes schemas; `validate=True` compares them with what the kernel does.", "operator(x)",
 )  # fmt: skip
 def _(directory: Path) -> None:
-    library = torch.library.Library("fx2hlo_errors", "FRAGMENT")
-    library.define("alias(Tensor x) -> Tensor")
-    library.impl("alias", lambda x: x.view(4), "CPU")
-    library.impl("alias", lambda x: torch.empty_like(x), "Meta")
-    operator = torch.ops.fx2hlo_errors.alias.default
+    operator = undeclared_alias()  # "alias(Tensor x) -> Tensor", whose kernel returns x.view(4)
 
     def program(x: torch.Tensor) -> torch.Tensor:
         return operator(x) + 1
 
-    try:
-        compiler.compile(program, (torch.ones(4),), validate=True)
-    finally:
-        library._destroy()
+    compiler.compile(program, (torch.ones(4),), validate=True)
+
+
+@functools.cache
+def undeclared_alias() -> Callable[[torch.Tensor], torch.Tensor]:
+    """An operator that stays registered: PyTorch's handles on one that is taken away are left dangling."""
+    library = LIBRARIES.setdefault("fx2hlo_errors", torch.library.Library("fx2hlo_errors", "FRAGMENT"))
+    library.define("alias(Tensor x) -> Tensor")
+    library.impl("alias", lambda x: x.view(4), "CPU")
+    library.impl("alias", lambda x: torch.empty_like(x), "Meta")
+    return torch.ops.fx2hlo_errors.alias.default
+
+
+LIBRARIES: dict[str, torch.library.Library] = {}
 
 
 def message_of(case: ErrorCase, directory: Path) -> tuple[BaseException, str]:

@@ -33,7 +33,6 @@ from compiler.pipeline import Pipeline
 from compiler.reference import entry
 from compiler.runtime.outputs import Outputs
 from compiler.transforms import decompose, memory_state, remove_dead_values
-from compiler.transforms import in_place_to_out_of_place as out_of_place
 from compiler.transforms.in_place_to_out_of_place import CallBecomesValueCall, FunctionState
 from compiler.transforms.memory_state import Emitter, MemoryState
 from compiler.validation.validator import Validator
@@ -230,7 +229,12 @@ def another_window_is_taken_for_the_last_one(patch: Patch) -> None:
 
 @fault("in-place-to-out-of-place", "caches")
 def a_partial_write_is_taken_to_cover_everything(patch: Patch) -> None:
-    patch.setattr(out_of_place, "_covers", lambda memory, key: key.window.offset == 4 or key.window.numel == 16)
+    right = MemoryState.write
+
+    def wrong(self: MemoryState, key: Any, value: SSAValue, covers: bool, emitter: Emitter) -> None:
+        right(self, key, value, covers or key.window.offset == 4, emitter)
+
+    patch.setattr(MemoryState, "write", wrong)
 
 
 @fault("in-place-to-out-of-place", "conjugate")

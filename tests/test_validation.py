@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import programs  # pyright: ignore[reportAttributeAccessIssue]
@@ -21,12 +20,14 @@ from compiler.validation.observe import observe, tensor_difference
 from compiler.validation.validator import Validator
 
 NAMESPACE = "fx2hlo_validation"
+LIBRARIES: list[torch.library.Library] = []
 
 
 @pytest.fixture(scope="module")
-def hidden() -> Iterator[torch.library.Library]:
+def hidden() -> torch.library.Library:
     """Operators whose schemas do not say what their kernels do."""
     library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    LIBRARIES.append(library)
     kept = torch.zeros(4)
 
     def define(schema: str, kernel: object, meta: object) -> None:
@@ -44,8 +45,7 @@ def hidden() -> Iterator[torch.library.Library]:
     define("copies(Tensor(a) x) -> Tensor(a)", lambda x: x.clone(), lambda x: x.view(4))
     define("turns(Tensor x) -> Tensor", lambda x: x.t().clone(), lambda x: torch.empty_like(x.t(), memory_format=torch.contiguous_format))
     define("honest(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x))
-    yield library
-    library._destroy()
+    return library  # never taken away: PyTorch's handles on its operators would be left dangling
 
 
 @pytest.mark.parametrize(

@@ -203,10 +203,10 @@ class _Memory:
             self.load(h) if n in reads else self.symbols.of(("empty", h.element, h.window.sizes), h.window.sizes, h.width)
             for n, h in enumerate(given)
         ]
-        target, keywords, mark = op.target.data, dict(op.keywords.data if op.keywords is not None else {}), ()
-        outputs = [("result", n) for n in range(len(op.outs))]
+        target, keywords, mark = op.target.data, dict(op.keywords.data if op.keywords is not None else {}), tuple[int, ...]()
+        outputs: list[tuple[str, int]] = [("result", n) for n in range(len(op.outs))]
         if writes and op.value is not None:
-            target, outputs = op.value.data.target, [tuple(o) for o in op.value.data.outputs]
+            target, outputs = op.value.data.target, [(o.kind, o.index) for o in op.value.data.outputs]
             keywords = {name: value for name, value in keywords.items() if name not in op.value.data.drop}
         elif writes:
             outputs += [("write", w) for w in writes]
