@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from compiler.analysis.clone_plan import plan_clones
 from compiler.transforms.eliminate_clones import apply_plan
-from dialects.alias import ELEMENTWISE, ResultAlias, Root, RootData, effects, results
+from dialects.alias import ResultAlias, Root, RootData, effects, results
 from dialects.fx import CallOp, Operand, integer
 from dialects.types import handle_type
 
@@ -40,8 +40,8 @@ class Graph:
                 "arguments": ArrayAttr([*map(Operand, range(len(operands))), *map(integer, extra)]),
                 "effects": effects(reads, writes),
                 "aliases": results([alias]),
+                **({"pointwise": UnitAttr()} if writes and target.startswith(("aten.add", "aten.copy", "aten.mul")) else {}),
             },
-            attributes={ELEMENTWISE: UnitAttr()} if target.startswith(("aten.add", "aten.copy", "aten.mul")) else {},
         )
         self.block.add_op(op)
         self.count += 1

@@ -23,7 +23,6 @@ from xdsl.ir import Operation
 from compiler.analysis.alias import argument_attributes, main_function
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
-from compiler.frontend.elementwise import mark_elementwise
 from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
 from compiler.program import Leaf
@@ -58,7 +57,6 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     module: Any = owner if owner is not None and owner.graph is graph else SimpleNamespace(graph=graph)
     importer = _HostImporter(captured_graph(module, graph, example_inputs))
     program = importer.program()
-    mark_elementwise(program.module)
     function = main_function(program.module)
     names = set(donated)
     given_up: list[DictionaryAttr] = []
