@@ -69,7 +69,7 @@ class Validator:
                 arguments = arguments_of(function, seeded, examples, integers)
                 try:
                     observe(module, arguments)
-                except CompileError:
+                except (CompileError, MemoryError):
                     raise
                 except Exception as error:  # an index out of range, a factorisation that does not exist
                     reason = error
