@@ -20,8 +20,8 @@ from compiler.errors import CompileError
 from compiler.pipeline import DEFAULT, PASSES, TARGETS, Pipeline, UsageError
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
     import torch
+    from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
     from compiler.diagnostics import Diagnostic

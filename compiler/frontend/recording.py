@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAt
 from xdsl.ir import Attribute
 
 from compiler.errors import UnsupportedError
+from compiler.frontend import random
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
 from compiler.frontend.schemas import (
@@ -110,6 +111,8 @@ class Recorder(TorchDispatchMode):
         self._argument: list[bool] = []
         self._memory: dict[int, _Memory] = {}
         self._operands: list[torch.Tensor] = []
+        self.stream: torch.Tensor | None = None
+        """The operand that holds the state of the generator."""
 
     def operand(self, fake: torch.Tensor, handle: Handle) -> None:
         """Declare the next operand of the node."""
@@ -133,10 +136,8 @@ class Recorder(TorchDispatchMode):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         known = facts(func)
-        if known.random and draws_now(known, _arguments(func, args, kwargs)):
-            raise UnsupportedError(
-                f"{known.name} draws random numbers", hint="pass the random tensor as an input, or switch dropout to eval mode"
-            )
+        if random.draws(func) or (known.random and draws_now(known, _arguments(func, args, kwargs))):
+            return self._draw(func, known, args, kwargs)
         if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
             known = _without_writes(known)
         for tensor in _tensors((args, list(kwargs.values()))):
@@ -146,6 +147,21 @@ class Recorder(TorchDispatchMode):
             result = _as_eager(func, args, kwargs, result)
         self._record(func, known, args, kwargs, result)
         return result
+
+    def _draw(self, func: OpOverload, known: Facts, args: Any, kwargs: Any) -> Any:
+        """A random operator by simpler ones, on bits from the program's own stream."""
+        if kwargs.get("generator") is not None:
+            raise UnsupportedError(f"{known.name} draws from a generator that is passed in", hint="leave it to the program's stream")
+
+        def bits(size: Sequence[int]) -> torch.Tensor:
+            return torch.ops.fx2hlo.random_bits.default(self.stream, list(size))
+
+        run = random.implementation(func, bits)
+        if run is None:
+            raise UnsupportedError(f"{known.name} draws random numbers in a way that is not known here",
+                                   hint="pass the random tensor as an input")  # fmt: skip
+        with self:
+            return run(*args, **kwargs)
 
     # -- recording -----------------------------------------------------------------------------
 
