@@ -16,6 +16,7 @@ from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
 import compiler.random_bits  # registers the operator  # noqa: F401
+from compiler.errors import UnsupportedError
 
 _DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 """Random bits of a uniform number: as many as the type's significand has."""
@@ -27,19 +28,29 @@ Rule = Callable[..., torch.Tensor]
 """A random operator in terms of others: takes a Draw, then the operator's own arguments."""
 
 
-def implementation(op: OpOverload, draw: Draw) -> Callable[..., Any] | None:
-    """What computes a random operator by simpler ones and `draw`, or None."""
+def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any = None) -> Callable[..., Any]:
+    """What computes a random operator by simpler ones, with bits from the program's own stream."""
+    if generator is not None:
+        raise UnsupportedError(f"{op} draws from a generator that is passed in", hint="leave it to the program's own stream")
+
+    def draw(size: Sequence[int]) -> torch.Tensor:
+        return torch.ops.fx2hlo.random_bits.default(stream, list(size))
+
     rule = _RULES.get(op)
     if rule is not None:
         return lambda *args, generator=None, **kwargs: rule(draw, *args, **kwargs)
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd):
         return lambda *args, **kwargs: op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
-    return decomposition_table.get(op)
+    found = decomposition_table.get(op)
+    if found is None:
+        raise UnsupportedError(f"{op} draws from a distribution that has no form in random bits",
+                               hint="pass the random tensor as an input")  # fmt: skip
+    return found
 
 
-def draws(op: OpOverload) -> bool:
-    """Whether an operator draws although its tags do not say so."""
-    return op in _RULES
+def untagged(op: OpOverload) -> bool:
+    """Whether an operator always draws, although its tags do not say so."""
+    return op.overloadpacket is torch.ops.aten.random_
 
 
 def _uniform(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -123,6 +134,15 @@ def multinomial(draw: Draw, self: torch.Tensor, num_samples: int, replacement: b
     return torch.topk(weights / waits, num_samples, dim=-1)[1]
 
 
+def rrelu_with_noise(
+    draw: Draw, self: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
+) -> torch.Tensor:
+    """Where an element is not positive it is scaled by a uniform number, which `noise` keeps."""
+    slopes = _uniform(draw, self.shape, self.dtype) * (upper - lower) + lower
+    noise.copy_(torch.where(self <= 0, slopes, torch.ones_like(self)))
+    return self * noise
+
+
 _ATEN = torch.ops.aten
 _RULES: dict[OpOverload, Rule] = {
     _ATEN.uniform_.default: uniform_,
@@ -135,5 +155,6 @@ _RULES: dict[OpOverload, Rule] = {
     _ATEN.bernoulli.p: bernoulli_p,
     _ATEN.randperm.default: randperm,
     _ATEN.multinomial.default: multinomial,
+    _ATEN.rrelu_with_noise.default: rrelu_with_noise,
 }
 """Overloads that PyTorch does not express by other random ones."""

@@ -24,6 +24,7 @@ from compiler.frontend.schemas import (
     Facts,
     Parameter,
     bind,
+    composite,
     draws_now,
     expands,
     facts,
@@ -135,9 +136,14 @@ class Recorder(TorchDispatchMode):
         if expands(func):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+        if composite(func):  # called from inside another operator, where they are not taken apart by themselves
+            with self:
+                return func.decompose(*args, **kwargs)
         known = facts(func)
-        if random.draws(func) or (known.random and draws_now(known, _arguments(func, args, kwargs))):
-            return self._draw(func, known, args, kwargs)
+        if random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs))):
+            run = random.implementation(func, self.stream, kwargs.get("generator"))
+            with self:
+                return run(*args, **kwargs)
         if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
             known = _without_writes(known)
         for tensor in _tensors((args, list(kwargs.values()))):
@@ -147,21 +153,6 @@ class Recorder(TorchDispatchMode):
             result = _as_eager(func, args, kwargs, result)
         self._record(func, known, args, kwargs, result)
         return result
-
-    def _draw(self, func: OpOverload, known: Facts, args: Any, kwargs: Any) -> Any:
-        """A random operator by simpler ones, on bits from the program's own stream."""
-        if kwargs.get("generator") is not None:
-            raise UnsupportedError(f"{known.name} draws from a generator that is passed in", hint="leave it to the program's stream")
-
-        def bits(size: Sequence[int]) -> torch.Tensor:
-            return torch.ops.fx2hlo.random_bits.default(self.stream, list(size))
-
-        run = random.implementation(func, bits)
-        if run is None:
-            raise UnsupportedError(f"{known.name} draws random numbers in a way that is not known here",
-                                   hint="pass the random tensor as an input")  # fmt: skip
-        with self:
-            return run(*args, **kwargs)
 
     # -- recording -----------------------------------------------------------------------------
 
