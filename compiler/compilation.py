@@ -83,6 +83,7 @@ def compile_program(
         names = [b.name for b in signature.bindings]
         inputs = [", ".join(names[a] for a in signature.bound(p)) for p in range(len(signature.parameters))]
         proto = to_hlo(stablehlo, inputs)
+    checks.exported(imported.module, stablehlo, proto)
     executable = Executable(
         signature,
         proto,
@@ -94,7 +95,7 @@ def compile_program(
         options=compile_options(**xla_flags) if xla_flags else None,
     )
     executable.timings, executable.counts = stages.seconds, stages.counts
-    checks.executable(imported.module, stablehlo, executable)
+    checks.executable(executable)
     return executable
 
 

@@ -35,6 +35,9 @@ class ValidationError(CompileError):
         slice: the text of a minimal program that shows the fault, or "".
     """
 
-    def __init__(self, message: str, *, pass_name: str, slice: str = "", **where: str):
+    def __init__(
+        self, message: str, *, pass_name: str, slice: str = "", location: str = "", node: str = "", hint: str = ""
+    ):
         self.pass_name, self.slice = pass_name, slice
-        super().__init__(f"pass {pass_name}: {message}" + (f"\n  minimal program:\n{slice}" if slice else ""), **where)
+        hint += f"\n{slice}" if slice else ""
+        super().__init__(f"pass {pass_name}: {message}", location=location, node=node, hint=hint)

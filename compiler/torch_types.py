@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneAttr, StringAttr, i1
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneType, StringAttr, i1
 from xdsl.ir import Attribute
 
 import compiler.random_bits  # registers an operator of the IR  # noqa: F401
@@ -52,7 +52,7 @@ def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:
     match argument:
         case Operand():
             return operands[argument.data]
-        case NoneAttr():
+        case NoneType():
             return None
         case IntegerAttr():
             return bool(argument.value.data) if argument.type == i1 else argument.value.data

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
     UnitAttr,
@@ -94,7 +94,7 @@ class Constant(Data[str]):
         printer.print_string(">")
 
 
-NONE = NoneAttr()
+NONE = NoneType()
 
 
 def integer(value: int) -> IntegerAttr:
@@ -114,7 +114,7 @@ def _print_argument(printer: Printer, argument: Attribute, operands: Sequence[SS
     match argument:
         case Operand():
             printer.print_ssa_value(operands[argument.data])
-        case NoneAttr():
+        case NoneType():
             printer.print_string("none")
         case IntegerAttr() if argument.type == i1:
             printer.print_string("true" if argument.value.data else "false")
@@ -181,6 +181,10 @@ class _ArgumentReader:
         word = parser.parse_optional_keyword_in(("none", "nan", "inf", "ninf", "complex"))
         if word == "none":
             return NONE
+        if word == "complex" and parser.parse_optional_punctuation("<") is not None:
+            component = parser.parse_type()
+            parser.parse_punctuation(">")
+            return ELEMENTS[f"complex<{component}>"][0]
         if word == "complex":
             with parser.in_parens():
                 first = self.argument()

@@ -27,11 +27,16 @@ Objective = Literal["bytes", "count"]
 
 @dataclass(frozen=True)
 class ClonePlan:
-    """The copies that go, and a remark for each that stays, both in program order."""
+    """The copies that go, and a remark for each that stays, both in program order.
+
+    `standing` holds the conflicts that copies stay for, each with those copies; `cost` is what the objective makes least.
+    """
 
     analysis: AliasAnalysis
     removed: tuple[Copy, ...]
     kept: tuple[tuple[CallOp, Remark], ...]
+    standing: tuple[tuple[Conflict, frozenset[CallOp]], ...]
+    cost: int
 
 
 def plan_clones(
@@ -44,8 +49,8 @@ def plan_clones(
     reasons: dict[CallOp, Remark] = {}
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
-    order = _weights(copies, objective)
-    kept, conflicts = _settle(analysis, copies, order, reasons)
+    weights = _weights(copies, objective)
+    kept, conflicts = _settle(analysis, copies, weights, reasons)
     against: dict[int, Conflict] = {}
     for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
         for number in conflict.clause.keep & kept:
@@ -54,7 +59,13 @@ def plan_clones(
         reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
     removed = tuple(copy for copy in copies if copy.op not in reasons)
     stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
-    return ClonePlan(analysis, removed, stays)
+    standing = tuple(
+        (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
+        for conflict in conflicts
+        if not conflict.clause.keep.isdisjoint(kept)
+    )
+    cost = sum(weight for copy, weight in zip(copies, weights, strict=True) if copy.op in reasons)
+    return ClonePlan(analysis, removed, stays, standing, cost)
 
 
 def _weights(copies: list[Copy], objective: Objective) -> list[int]:

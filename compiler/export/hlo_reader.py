@@ -252,7 +252,7 @@ def _instruction(found: Fields) -> Instruction:
         operands=_numbers(found, 36),
         called=_numbers(found, 38),
         parameter=_number(found, 9),
-        source=f"{file}:{line}" if file else "",
+        source=f"{file}:{line}" if file and not file.startswith("<") else "",
         custom_call_target=_text(found, 28),
         backend_config=_text(found, 43),
         replica_groups=tuple(_numbers(g, 1) for g in _messages(found, 49)),

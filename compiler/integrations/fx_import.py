@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from compiler.analysis.alias import argument_attributes, main_function
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
-from compiler.frontend.elementwise import mark_elementwise
 from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
 from compiler.program import Leaf
@@ -57,10 +57,9 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     module: Any = owner if owner is not None and owner.graph is graph else SimpleNamespace(graph=graph)
     importer = _HostImporter(captured_graph(module, graph, example_inputs))
     program = importer.program()
-    mark_elementwise(program.module)
     function = main_function(program.module)
     names = set(donated)
-    given_up: list[Attribute] = []
+    given_up: list[DictionaryAttr] = []
     for attributes in argument_attributes(function):
         name = attributes.get("fx.name")
         if isinstance(name, StringAttr) and name.data in names:
@@ -148,8 +147,8 @@ class _HostImporter(Importer):
 
     def _opaque(self, node: fx.Node, env: dict[fx.Node, Any], error: Exception) -> Any:
         """One call for a node whose inside is not known."""
-        args = fx.node.map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs = fx.node.map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
         handles = [h for h in pytree.tree_leaves((args, kwargs), is_leaf=_is_handle) if _is_handle(h)]
         handles = list({id(h): h for h in handles}.values())
         try:
@@ -158,11 +157,9 @@ class _HostImporter(Importer):
             raise error from None
         tensors, tree = pytree.tree_flatten(value)
         declared, aliased = _declared(node, args, kwargs, handles)
-        kept: list[Any] = []
         forms, entries, sources = [], [], []
         for position, tensor in enumerate(tensors):
             if not isinstance(tensor, torch.Tensor):
-                kept.append(tensor)
                 continue
             alias = aliased(position)
             if alias.kind == "same":
@@ -175,7 +172,6 @@ class _HostImporter(Importer):
                 forms.append(form)
                 sources.append(Root(1 << 62))
             entries.append(alias)
-            kept.append(None)
         op = CallOp.create(
             operands=[h.value for h in handles],
             result_types=[form.type for form in forms],
@@ -193,7 +189,7 @@ class _HostImporter(Importer):
         made = iter(
             Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True)
         )
-        return pytree.tree_unflatten([next(made) if item is None else item for item in kept], tree)
+        return pytree.tree_unflatten([next(made) if isinstance(t, torch.Tensor) else t for t in tensors], tree)
 
 
 def _is_handle(value: Any) -> bool:

@@ -44,7 +44,7 @@ def register_custom_call(
             output_operand_aliases=ir.ArrayAttr.get(aliases),
         )
         if attributes:
-            texts = {name: ir.StringAttr.get(text) for name, text in attributes.items()}
+            texts: dict[str, ir.Attribute] = {name: ir.StringAttr.get(text) for name, text in attributes.items()}
             made.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(texts)
         return list(made.results)
 

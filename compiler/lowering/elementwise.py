@@ -66,8 +66,9 @@ for _name, _operation in {
 }.items():  # fmt: skip
     register_pointwise(lambda b, x, operation=_operation: operation(x), f"aten.{_name}.default")
 
-for _name, _operation in {"atan2": hlo.atan2, "special_zeta": chlo.zeta}.items():
-    register_pointwise(lambda b, x, y, operation=_operation: operation(x, y), f"aten.{_name}.default")
+register_pointwise(lambda b, x, y: hlo.atan2(x, y), "aten.atan2.default")
+
+register_pointwise(lambda b, x, y: chlo.next_after(x, y), "aten.nextafter.default", exact=True)
 
 for _name, _operation in {"floor": hlo.floor, "ceil": hlo.ceil, "round": hlo.round_nearest_even}.items():
     register_pointwise(

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     ModuleOp,
     NameLoc,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
 )
@@ -406,7 +406,7 @@ def decode(attribute: Attribute) -> Any:
     match attribute:
         case Operand():
             return attribute
-        case NoneAttr():
+        case NoneType():
             return None
         case IntegerAttr():
             number = attribute.value.data

@@ -12,11 +12,21 @@ from typing import NamedTuple
 from compiler.errors import UnsupportedError
 from compiler.export.hlo_reader import Computation, HloModule, Instruction, Shape, read_module
 
-DTYPES = frozenset(["f32", "bf16", "f16", "f8e4m3", "f8e5m2", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "pred"])
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+DTYPES = _words("f32 bf16 f16 f8e4m3 f8e5m2 s8 u8 s16 u16 s32 u32 s64 u64 pred")
 """s64 and u64 are narrowed to 32 bits unless the compiler is told otherwise."""
 
-OPCODES = frozenset(
-    ["abs", "add", "all-gather", "all-reduce", "all-to-all", "and", "bitcast-convert", "broadcast", "call", "ceil", "clamp", "compare", "concatenate", "constant", "convert", "convolution", "copy", "cosine", "custom-call", "divide", "dot", "dynamic-update-slice", "exponential", "exponential-minus-one", "floor", "gather", "get-tuple-element", "iota", "is-finite", "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "optimization-barrier", "or", "pad", "parameter", "power", "reduce", "reduce-scatter", "reduce-window", "remainder", "reshape", "reverse", "round-nearest-afz", "round-nearest-even", "rsqrt", "scatter", "select", "select-and-scatter", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "slice", "sort", "sqrt", "subtract", "tanh", "transpose", "tuple", "xor", "collective-permute", "topk"]
+OPCODES = _words(
+    """abs add all-gather all-reduce all-to-all and bitcast-convert broadcast call ceil clamp compare concatenate constant
+    convert convolution copy cosine custom-call divide dot dynamic-update-slice exponential exponential-minus-one floor gather
+    get-tuple-element iota is-finite log log-plus-one logistic maximum minimum multiply negate not optimization-barrier or pad
+    parameter power reduce reduce-scatter reduce-window remainder reshape reverse round-nearest-afz round-nearest-even rsqrt
+    scatter select select-and-scatter shift-left shift-right-arithmetic shift-right-logical sign sine slice sort sqrt subtract
+    tanh transpose tuple xor collective-permute topk"""
 )
 
 REASONS = {
@@ -36,9 +46,13 @@ REASONS = {
 
 CUSTOM_CALLS = frozenset(
     f"AwsNeuron{name}"
-    for name in ["Erf", "Gelu", "GeluApprxTanh", "GeluBackward", "Silu", "SiluBackward", "RmsNorm", "Softmax", "SoftmaxBackward", "CollectiveMatmul", "IntMatmult", "ArgMax", "ArgMin", "TopK", "DropoutMaskV1", "CustomNativeKernel", "CustomOp", "DevicePrint", "LNCShardingConstraint", "TransferWithStaticRing", "ModuleMarkerStart-Forward", "ModuleMarkerStart-Backward", "ModuleMarkerEnd-Forward", "ModuleMarkerEnd-Backward"]
-) | frozenset(
-    ["ResizeNearest", "ResizeBilinear", "ResizeNearestGrad", "NeuronBoundaryMarker-Start", "NeuronBoundaryMarker-End", "QuantizeMX", "__op$block_scaled_dot"]
+    for name in _words("""Erf Gelu GeluApprxTanh GeluBackward Silu SiluBackward RmsNorm Softmax SoftmaxBackward CollectiveMatmul
+    IntMatmult ArgMax ArgMin TopK DropoutMaskV1 CustomNativeKernel CustomOp DevicePrint LNCShardingConstraint
+    TransferWithStaticRing ModuleMarkerStart-Forward ModuleMarkerStart-Backward ModuleMarkerEnd-Forward
+    ModuleMarkerEnd-Backward""")
+) | _words(
+    "ResizeNearest ResizeBilinear ResizeNearestGrad NeuronBoundaryMarker-Start NeuronBoundaryMarker-End QuantizeMX "
+    "__op$block_scaled_dot"
 )
 KERNEL_TARGET = "AwsNeuronCustomNativeKernel"
 

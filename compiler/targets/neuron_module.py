@@ -1,13 +1,39 @@
-"""Every output of the module is computed: a parameter handed back is copied first, unless the output is its own memory."""
+"""The last touches for the Neuron compiler: computed outputs, and source lines where an older reader looks for them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from compiler.export.hlo_schema import Module
 
 
-def copy_passed_through(data: bytes) -> bytes:
-    """A serialised module with a `copy` in front of each output that is a parameter without an alias to it."""
+def finish_for_neuron(data: bytes) -> bytes:
+    """A serialised module in which
+
+    * a `copy` stands in front of each output that is a parameter without an alias to it;
+    * every instruction has its source line in its own metadata, not in the module's table of stack frames.
+    """
     module = Module.FromString(data)
+    _write_source_lines(module)
+    _copy_passed_through(module)
+    return module.SerializeToString(deterministic=True)
+
+
+def _write_source_lines(module: Any) -> None:
+    index = module.stack_frame_index
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            metadata = instruction.metadata
+            if metadata.stack_frame_id and not metadata.source_file:
+                frame = index.stack_frames[metadata.stack_frame_id - 1]
+                place = index.file_locations[frame.file_location_id - 1]
+                metadata.source_file = index.file_names[place.file_name_id - 1]
+                metadata.source_line = place.line
+            metadata.ClearField("stack_frame_id")
+    module.ClearField("stack_frame_index")
+
+
+def _copy_passed_through(module: Any) -> None:
     entry = next(c for c in module.computations if c.id == module.entry_computation_id)
     aliased = {(tuple(e.output_shape_index), e.parameter_number) for e in module.input_output_alias.entries}
     instructions = {i.id: i for i in entry.instructions}
@@ -27,7 +53,7 @@ def copy_passed_through(data: bytes) -> bytes:
         replaced.append(free)
         free += 1
     if replaced == outputs:
-        return data
+        return
     if root.opcode == "tuple":
         root.operand_ids[:] = replaced
         # Definitions come before uses.
@@ -41,4 +67,3 @@ def copy_passed_through(data: bytes) -> bytes:
         made.frontend_attributes.map.pop("neff_input_names", None)
         root.frontend_attributes.map.pop("neff_output_names", None)
         entry.root_id = replaced[0]
-    return module.SerializeToString(deterministic=True)

@@ -23,6 +23,7 @@ from compiler.analysis.interference import Copy, element_size
 from compiler.analysis.layout import rebase, same_strides
 from compiler.errors import CompileError
 from compiler.remarks import Remark
+from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.fx import CallOp
 from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
 
@@ -131,14 +132,21 @@ def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
 
 @dataclass(frozen=True)
 class EliminateClones(ModulePass):
-    """Removes copies; see the module. `objective` is `bytes` or `count`: what the best choice saves most of."""
+    """Removes copies; see the module.
+
+    Args:
+        objective: `bytes` or `count`, what the best choice saves most of.
+        hoist_reads: move a read above a write where that frees a copy.
+    """
 
     name: ClassVar[str] = "eliminate-clones"
     objective: str = "bytes"
+    hoist_reads: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.objective not in ("bytes", "count"):
             raise CompileError(f"eliminate-clones has no objective {self.objective!r}", hint="use bytes or count")
         objective: Objective = "bytes" if self.objective == "bytes" else "count"
         function = main_function(op)
-        apply_plan(function, plan_clones(function, objective))
+        plan = plan_with_hoisting(function, objective)[0] if self.hoist_reads else plan_clones(function, objective)
+        apply_plan(function, plan)

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from compiler.analysis.memories import Memories, Memory, Place, memory_order
 from compiler.transforms.memory_state import Emitter, Key, MemoryState
 from dialects.alias import OutputSource
-from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits, value_type
+from dialects.types import ELEMENTS, Geometry, form
 
 
 class FunctionState:
@@ -24,6 +24,7 @@ class FunctionState:
         self.memories = memories
         self.arguments = list(arguments)
         self.states = {id(memory): MemoryState(memory, value) for memory, value in zip(known, values, strict=True)}
+        self._keys: dict[SSAValue, Key] = {}
         self.table: list[tuple[int, Memory]] = []
         self.plan: list[OutputSource] = []
 
@@ -40,14 +41,17 @@ class FunctionState:
         return found
 
     def key(self, handle: SSAValue) -> Key:
-        kind = cast(MemRefType[Attribute], handle.type)
-        return self.state(handle).key(element_name(kind.element_type), geometry(kind), lazy_bits(kind))
+        found = self._keys.get(handle)
+        if found is None:
+            shape = form(cast(MemRefType[Attribute], handle.type))
+            found = self._keys[handle] = self.state(handle).key(shape.element, shape.window, shape.lazy)
+        return found
 
     def window(self, handle: SSAValue) -> Geometry:
         """The window as the caller sees it: with the strides of dimensions of size one and of empty tensors."""
-        kind = cast(MemRefType[Attribute], handle.type)
-        sizes, strides, offset = geometry(kind)
-        start = self.place(handle).memory.start // ELEMENTS[element_name(kind.element_type)][1]
+        shape = form(cast(MemRefType[Attribute], handle.type))
+        sizes, strides, offset = shape.window
+        start = self.place(handle).memory.start // shape.size
         return Geometry(sizes, strides, 0 if 0 in sizes else offset - start)
 
     def read(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
@@ -69,5 +73,4 @@ def _covers(memory: Memory, key: Key) -> bool:
 
 def type_of_value(handle: SSAValue) -> Attribute:
     """The type of the elements that a handle shows."""
-    kind = cast(MemRefType[Attribute], handle.type)
-    return value_type(element_name(kind.element_type), kind.get_shape())
+    return form(cast(MemRefType[Attribute], handle.type)).value

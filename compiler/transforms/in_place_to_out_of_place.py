@@ -33,7 +33,7 @@ from compiler.transforms.remove_dead_values import erase_dead_values
 from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
 from dialects.control import CondOp, WhileOp, YieldOp
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp, ValueCallOp, operand_numbers
-from dialects.types import ELEMENTS, Geometry, element_name, value_type
+from dialects.types import ELEMENTS, Geometry, form, value_type
 
 
 def _region(key: Key) -> Region:
@@ -74,10 +74,10 @@ class CallBecomesValueCall(RewritePattern):
             self._refuse_order_dependence(op, reads, writes)
         operands = [
             self.state.read(handle, emitter) if number in reads else self._placeholder(handle, emitter)
-            for number, handle in enumerate(op.args)
+            for number, handle in enumerate(op.operands)
         ]
         if not writes:
-            call = emitter.emit(ValueCallOp, operands, [type_of_value(r) for r in op.outs], _call_properties(op))
+            call = emitter.emit(ValueCallOp, operands, [type_of_value(r) for r in op.results], _call_properties(op))
             self._bind_results(op, list(call.results), emitter)
         elif op.value is not None:
             self._call_twin(op, operands, emitter)
@@ -86,8 +86,8 @@ class CallBecomesValueCall(RewritePattern):
 
     def _placeholder(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
         """An operand whose elements nobody looks at: any value of its shape, so that nothing waits for the old one."""
-        kind = cast(MemRefType[Attribute], handle.type)
-        return emitter.empty(element_name(kind.element_type), kind.get_shape())
+        shape = form(cast(MemRefType[Attribute], handle.type))
+        return emitter.empty(shape.element, shape.window.sizes)
 
     def _call_twin(self, op: CallOp, operands: list[SSAValue], emitter: Emitter) -> None:
         assert op.value is not None
@@ -113,7 +113,7 @@ class CallBecomesValueCall(RewritePattern):
             self.state.write(op.args[number], value, emitter)
 
     def _bind_results(self, op: CallOp, values: list[SSAValue], emitter: Emitter) -> None:
-        for alias, handle, value in zip(op.aliases.data, op.outs, values, strict=True):
+        for alias, handle, value in zip(op.aliases.data, op.results, values, strict=True):
             if alias.kind == "fresh":
                 self.state.write(handle, value, emitter)
 

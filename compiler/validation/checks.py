@@ -26,7 +26,10 @@ class Checks:
         """Lower a program of values."""
         return lower(module)
 
-    def executable(self, module: ModuleOp, stablehlo: ir.Module, executable: Executable) -> None:
+    def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
+        """Look at the HLO module."""
+
+    def executable(self, executable: Executable) -> None:
         """Look at the result."""
 
 
@@ -51,8 +54,10 @@ class Validation(Checks):
     def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
         return self.validator.lowered(module, lower)
 
-    def executable(self, module: ModuleOp, stablehlo: ir.Module, executable: Executable) -> None:
-        self.validator.exported(module, stablehlo, executable.hlo_proto)
+    def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
+        self.validator.exported(module, stablehlo, hlo)
+
+    def executable(self, executable: Executable) -> None:
         self.validator.called(self.program, executable.run)
 
 

@@ -44,10 +44,12 @@ class Failing:
         return entry(self.module)
 
     @property
-    def size(self) -> tuple[int, int, int]:
+    def size(self) -> tuple[int, int, int, int]:
+        """Operations, tables, arguments and outputs: what is to become less, in this order."""
         last = self.function.body.block.last_op
         assert last is not None
-        return sum(1 for _ in self.function.body.block.ops), len(self.arguments), len(last.operands)
+        tables = sum(name in self.function.attributes for name in _PURIFIED)
+        return sum(1 for _ in self.function.body.block.ops), tables, len(self.arguments), len(last.operands)
 
 
 def reduce(failing: Failing, check: Check, seconds: float = SECONDS) -> Failing:

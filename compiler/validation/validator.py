@@ -188,7 +188,7 @@ def _report(name: str, failing: Failing, check: Check) -> ValidationError:
     again = "" if smallest.difference.text == failing.difference.text else f"\n  there: {smallest.difference.text}"
     message = f"changes what the program computes: {_named(failing)}{again}"
     return ValidationError(message, pass_name=name, slice=text.rstrip(), location=location, node=node,
-                           hint="this is a fault of the compiler; report it with the minimal program")  # fmt: skip
+                           hint="this is a fault of the compiler; report it with this program:")  # fmt: skip
 
 
 def _named(failing: Failing) -> str:

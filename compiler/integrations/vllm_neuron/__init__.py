@@ -12,6 +12,7 @@ from typing import Any
 from compiler.integrations.vllm_neuron import tables
 from compiler.integrations.vllm_neuron.aliasing import AliasingOutputRewritePass
 from compiler.integrations.vllm_neuron.devices import DeviceRewriterPass
+from compiler.integrations.vllm_neuron.hlo import HloProgram, convert, convert_fx_to_hlo
 from compiler.integrations.vllm_neuron.kernels import NkiKernelWriteBackendConfigPass
 from compiler.integrations.vllm_neuron.manager import FXPassManager, clean_name, get_default_pass_manager, run_passes
 from compiler.integrations.vllm_neuron.out_of_place import InPlaceToOutOfPlacePass
@@ -24,7 +25,10 @@ __all__ = [
     "FXPassManager",
     "InPlaceToOutOfPlacePass",
     "NkiKernelWriteBackendConfigPass",
+    "HloProgram",
     "clean_name",
+    "convert",
+    "convert_fx_to_hlo",
     "get_default_pass_manager",
     "run_passes",
 ]

@@ -37,10 +37,10 @@ def map_devices(node: fx.Node, change: Callable[[Form, Any], Any]) -> Call:
         if rest:
             named["non_blocking"] = rest[0]
         target = "to" if node.op == "call_method" else torch.Tensor.to
-        return Call(target, (node.args[0], change("text", method)), named)
+        return Call(target, (*node.args[:1], change("text", method)), named)
     if node.target is torch.device:
-        given = [*node.args, *node.kwargs.values()]
-        return Call(node.target, (change("text", given[0]),), {})
+        values = [*node.args, *node.kwargs.values()]
+        return Call(node.target, (change("text", values.pop(0)),), {})
     slots = _device_slots(node)
     args = tuple(_walk(value, position in slots, change) for position, value in enumerate(node.args))
     kwargs = {name: _walk(value, name == "device", change) for name, value in node.kwargs.items()}

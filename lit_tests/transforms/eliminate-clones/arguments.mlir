@@ -34,7 +34,7 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>, alias.
 func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>, fx.name = "x"}) -> (memref<f32>) {
   %c = fx.call "aten.clone.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
   %a = fx.call "aten.add_.Scalar"(%c, 1) effects<read 0, write 0> results<same 0> : (memref<4xf32>) -> memref<4xf32>
-  %b = fx.call "aten.copy_.default"(%x, %c) effects<write 0, read 1> results<same 0> {alias.elementwise} : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+  %b = fx.call "aten.copy_.default"(%x, %c) effects<write 0, read 1> results<same 0> pointwise : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
   %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
   func.return %s : memref<f32>
 }
@@ -49,7 +49,7 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>, fx.nam
   %c = fx.call "aten.clone.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
   %a = fx.call "aten.add_.Scalar"(%c, 1) effects<read 0, write 0> results<same 0> : (memref<4xf32>) -> memref<4xf32>
   %s = fx.call "aten.sum.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
-  %b = fx.call "aten.copy_.default"(%x, %c) effects<write 0, read 1> results<same 0> {alias.elementwise} : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+  %b = fx.call "aten.copy_.default"(%x, %c) effects<write 0, read 1> results<same 0> pointwise : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
   func.return %s : memref<f32>
 }
 

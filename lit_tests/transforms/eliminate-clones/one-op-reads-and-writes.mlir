@@ -22,7 +22,7 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (m
 func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<f32>) {
   %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
   %c = fx.call "aten.clone.default"(%y) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
-  %a = fx.call "aten.add_.Tensor"(%c, %y) effects<read 0, write 0, read 1> results<same 0> {alias.elementwise} : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+  %a = fx.call "aten.add_.Tensor"(%c, %y) effects<read 0, write 0, read 1> results<same 0> pointwise : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
   %s = fx.call "aten.sum.default"(%a) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
   func.return %s : memref<f32>
 }
@@ -36,7 +36,7 @@ func.func @main(%x: memref<2x2xf32> {alias.root = #alias.root<0, 16 bytes>}) -> 
   %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
   %c = fx.call "aten.clone.default"(%y) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
   %t = fx.call "aten.t.default"(%y) effects<> results<view 0> : (memref<2x2xf32>) -> memref<2x2xf32, strided<[1, 2]>>
-  %a = fx.call "aten.add_.Tensor"(%c, %t) effects<read 0, write 0, read 1> results<same 0> {alias.elementwise} : (memref<2x2xf32>, memref<2x2xf32, strided<[1, 2]>>) -> memref<2x2xf32>
+  %a = fx.call "aten.add_.Tensor"(%c, %t) effects<read 0, write 0, read 1> results<same 0> pointwise : (memref<2x2xf32>, memref<2x2xf32, strided<[1, 2]>>) -> memref<2x2xf32>
   %s = fx.call "aten.sum.default"(%a) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<f32>
   func.return %s : memref<f32>
 }

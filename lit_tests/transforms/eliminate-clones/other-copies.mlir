@@ -60,7 +60,7 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (m
 func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<f32>) {
   %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
   %e = fx.call "aten.empty.memory_format"([4]) effects<> results<fresh> : () -> memref<4xf32>
-  %b = fx.call "aten.copy_.default"(%e, %y) effects<write 0, read 1> results<same 0> {alias.elementwise} : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+  %b = fx.call "aten.copy_.default"(%e, %y) effects<write 0, read 1> results<same 0> pointwise : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
   %a = fx.call "aten.add_.Scalar"(%e, 1) effects<read 0, write 0> results<same 0> : (memref<4xf32>) -> memref<4xf32>
   %s = fx.call "aten.sum.default"(%y) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
   func.return %s : memref<f32>
@@ -76,7 +76,7 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (m
 func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<f32>) {
   %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
   %e = fx.call "aten.empty.memory_format"([4]) effects<> results<fresh> : () -> memref<4xf32>
-  %b = fx.call "aten.copy_.default"(%e, %y) effects<write 0, read 1> results<same 0> {alias.elementwise} : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+  %b = fx.call "aten.copy_.default"(%e, %y) effects<write 0, read 1> results<same 0> pointwise : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
   %a = fx.call "aten.add_.Scalar"(%e, 1) effects<read 0, write 0> results<same 0> : (memref<4xf32>) -> memref<4xf32>
   %s = fx.call "aten.sum.default"(%b) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
   func.return %s : memref<f32>

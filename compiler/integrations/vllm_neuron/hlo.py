@@ -17,7 +17,7 @@ from compiler.integrations.vllm_neuron.host import import_host
 from compiler.integrations.vllm_neuron.manager import clean_name
 from compiler.lowering.module import lower
 from compiler.targets.neuron import check
-from compiler.targets.neuron_module import copy_passed_through
+from compiler.targets.neuron_module import finish_for_neuron
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.flat_interface import flatten_interface
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
@@ -88,9 +88,9 @@ def convert(
     Decompose().apply(Context(), module)
     verify(module)
     names = [clean_name(host.program.arguments[n].name) for n in flat.parameters]
-    of_input = {argument: name for argument, name in zip(flat.parameters, names, strict=True)}
+    of_input = dict(zip(flat.parameters, names, strict=True))
     outputs = [of_input[aliases[k]] if k in aliases else f"output{k}" for k in range(len(flat.results))]
-    proto = copy_passed_through(to_hlo(lower(module, target="neuron"), names, outputs))
+    proto = finish_for_neuron(to_hlo(lower(module, target="neuron"), names, outputs))
     check(proto)
     parameters = tuple(position_of[n] for n in flat.parameters)
     return HloProgram(
