@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from compiler.errors import CompileError
 from compiler.locations import source_of
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Root, Table
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits
 
@@ -50,6 +51,11 @@ def verify_tables(handles: ModuleOp, values: ModuleOp) -> None:
     memory = _Memory(before, symbols)
     memory.run()
     _Tables(memory, after, symbols).check()
+
+
+def followed(handles: ModuleOp) -> bool:
+    """Whether the proof covers what the program is made of: loops and branches have no symbols yet."""
+    return not any(isinstance(op, CondOp | WhileOp) for op in _main(handles).body.block.ops)
 
 
 def followed_bytes(handles: ModuleOp) -> int:
