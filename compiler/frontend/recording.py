@@ -443,7 +443,9 @@ def _as_eager(func: OpOverload, args: Any, kwargs: Any, result: FakeTensor) -> t
     def bare(value: Any) -> Any:
         if isinstance(value, FakeTensor):
             window = (value.storage_offset(), tuple(value.shape), value.stride())
-            return torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+            meta = torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+            meta = torch.ops.aten._conj.default(meta) if value.is_conj() else meta
+            return torch.ops.aten._neg_view.default(meta) if value.is_neg() else meta
         return value
 
     with _disable_current_modes():

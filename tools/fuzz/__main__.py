@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
 import time
 from collections import Counter
@@ -49,14 +51,18 @@ def main(argv: list[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     reasons: dict[tuple[str, str], list[tuple[int | Program, Verdict]]] = {}
     start = time.perf_counter()
+    interrupted = False
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress, contextlib.suppress(KeyboardInterrupt):
+        interrupted = True
         task = progress.add_task("", total=len(items))
         for each in run(items, options.mode, contents, children=options.children, seconds=options.seconds):
             counts[each.verdict.kind] += 1
             if each.verdict.kind != "agreed":
                 reasons.setdefault((each.verdict.kind, each.verdict.reason), []).append((each.item, each.verdict))
             progress.update(task, advance=1, description=_figures(counts))
+        interrupted = False
     seconds = time.perf_counter() - start
     shown = 0
     for (kind, reason), found in sorted(reasons.items(), key=lambda r: -len(r[1])):
@@ -65,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         shown += 1
         item, verdict = min(found, key=lambda f: f[0] if isinstance(f[0], int) else -1)
         program = generate(item, contents) if isinstance(item, int) else item
-        if not options.no_shrink:
+        if not options.no_shrink and not interrupted:
             program, verdict = shrink(program, verdict, options.mode, contents)
         console.rule(f"{kind}: {reason}", align="left")
         console.print(f"{verdict.detail}\n", markup=False, highlight=False, soft_wrap=True)
@@ -76,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     for (kind, reason), found in sorted(reasons.items(), key=lambda r: (r[0][0], -len(r[1]))):
         seeds = ", ".join(str(item) for item, _ in found[:5] if isinstance(item, int))
         console.print(f"{len(found):6}  {kind}: {reason}  [seeds {seeds}]", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{options.mode}: {len(items)} programs in {seconds:.0f} s: {_figures(counts)}", highlight=False)
+    console.print(f"{options.mode}: {counts.total()} programs in {seconds:.0f} s: {_figures(counts)}", highlight=False)
     return 1 if counts["wrong"] or counts["crashed"] else 0
 
 
