@@ -20,6 +20,7 @@ class AliasingOutputRewritePass:
     """
 
     name: ClassVar[str] = "aliasing_output_rewrite"
+    recompiles: ClassVar[bool] = True
 
     def run(self, gm: fx.GraphModule, **kwargs: Any) -> tuple[fx.GraphModule, dict[str, Any]]:
         """Rewrite in place. `example_inputs`, when given, say more about shared memory than the graph's metadata.

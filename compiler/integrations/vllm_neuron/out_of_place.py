@@ -46,6 +46,7 @@ class InPlaceToOutOfPlacePass:
     """
 
     name: ClassVar[str] = "inplace_to_outofplace"
+    recompiles: ClassVar[bool] = True
 
     def run(self, gm: fx.GraphModule, **kwargs: Any) -> tuple[fx.GraphModule, dict[str, Any]]:
         """Rewrite in place.
@@ -61,8 +62,7 @@ class InPlaceToOutOfPlacePass:
             graph = _Rewrite(host, writes, contract).graph()
         except Exception as error:
             raise RuntimeError(f"In-place to out-of-place rewrite failed: {error}") from error
-        gm.graph = graph
-        gm.recompile()
+        gm.graph = graph  # which recompiles the module
         return gm, contract.metadata() if contract.added else {}
 
 
