@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 from compiler.errors import CompileError, GuardError, UnsupportedError, ValidationError
 
 if TYPE_CHECKING:
+    import torch
+
+    from compiler.integrations.fx_clones import CloneReport
     from compiler.runtime.executable import Executable
 
 __all__ = [
-    "CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "load",
+    "CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "eliminate_clones", "load",
     "register_custom_call", "register_lowering",
 ]  # fmt: skip
 
@@ -81,6 +84,27 @@ def register_custom_call(
     from compiler.lowering.custom import register_custom_call
 
     register_custom_call(op, target, backend_config=backend_config, frontend_attributes=frontend_attributes)
+
+
+
+def eliminate_clones(
+    gm_or_graph: torch.fx.GraphModule | torch.fx.Graph,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    donated: Sequence[int | str | torch.fx.Node] = (),
+) -> CloneReport:
+    """Remove from an FX graph, in place, the copies that nothing can tell from their source.
+
+    Args:
+        example_inputs: one per placeholder; without them, the placeholders' `meta["val"]` or `meta["example_value"]`.
+        donated: placeholders, by position, name or node, whose memory the caller gives up.
+
+    Returns:
+        What is gone (`removed`, `bytes_saved`), and for each copy that stays the reason (`kept`).
+    """
+    from compiler.integrations import fx_clones
+
+    return fx_clones.eliminate_clones(gm_or_graph, example_inputs, donated=donated)
 
 
 def load(directory: str | PathLike[str]) -> Executable:

@@ -20,8 +20,8 @@ from compiler.errors import CompileError
 from compiler.pipeline import DEFAULT, PASSES, TARGETS, Pipeline, UsageError
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
     import torch
+    from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
     from compiler.diagnostics import Diagnostic
@@ -54,6 +54,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="print the time of every step to standard error")
     add("--trust", action="store_true", help="load a .pt2 file although loading it can run code from it")
     add("--traceback", action="store_true", help="show where in the compiler an error was raised")
+    add("--remarks", choices=("text", "json", "yaml"), help="print why copies stay to standard error")
     add("--list-passes", action="store_true", help="list the passes and stop")
     return parser
 
@@ -118,6 +119,10 @@ class _Run:
         if pipeline.passes and not options.verify_each:
             with self.timed("verify"):
                 verify(module)
+        if options.remarks:
+            from compiler.remarks import collect, render
+
+            sys.stderr.write(render(collect(module), options.remarks).rstrip("\n") + "\n")
         if validator is not None and options.target in ("stablehlo", "hlo-text", "hlo-proto"):
             with self.timed("validate"):
                 from compiler.validation.validator import check_emitted

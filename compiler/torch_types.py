@@ -10,6 +10,7 @@ import torch
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneType, StringAttr, i1
 from xdsl.ir import Attribute
 
+import compiler.random_bits  # registers an operator of the IR  # noqa: F401
 from compiler.errors import CompileError
 from dialects.fx import Constant, Operand
 from dialects.types import element_name

@@ -209,7 +209,7 @@ class Binding(NamedTuple):
     lazy: str = ""
 
 
-ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant")
+ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant", "generator")
 
 
 @irdl_attr_definition

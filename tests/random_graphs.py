@@ -1,6 +1,6 @@
 """Seeded random graphs of views, in-place operators and clones, for comparison with brute force.
 
-    PYTHONPATH=.:tests:tests/cases python tests/random_graphs.py 1000
+    PYTHONPATH=.:tests/cases:tests python -m random_graphs 1000
 
 compares that many graphs, each with nothing and with some inputs donated, and lists those that are wrong or not the best.
 """

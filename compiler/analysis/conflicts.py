@@ -97,8 +97,10 @@ class Judge:
         if self.interference.made.get(op) is self.interference.above[root]:
             return  # the copy itself goes with its memory
         exact = isinstance(op, ReturnOp)
-        if isinstance(op, CondOp | WhileOp) and (path := self._strided(root, True) | self._moved(root, ANYWHERE)):
-            yield Conflict("layout", Clause(path), op, None, "a region is made for the copy's place and strides")
+        if isinstance(op, CondOp | WhileOp):
+            for path in (self._strided(root, True), self._moved(root, ANYWHERE)):
+                if path:
+                    yield Conflict("layout", Clause(path), op, None, "a region is made for the copy's place and strides")
             return
         path = self._strided(root, exact)
         if path:

@@ -150,7 +150,7 @@ def _require_static(block: Block) -> None:
                 continue
             location, node = source_of(owner) if isinstance(owner, Operation) else ("", "")
             expression = owner.properties.get("expression") if isinstance(owner, Operation) else None
-            name = f"the size {expression}" if expression is not None else f"a tensor of type {value.type}"
+            name = f"the size {expression}" if expression is not None else f"{value.name_hint or 'a tensor'} of type {value.type}"
             raise UnsupportedError(
                 f"{name} is known only at run time, and HLO needs static shapes",
                 location=location, node=node,

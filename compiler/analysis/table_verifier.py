@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from compiler.errors import CompileError
 from compiler.locations import source_of
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Root, Table
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits
 
@@ -50,6 +51,11 @@ def verify_tables(handles: ModuleOp, values: ModuleOp) -> None:
     memory = _Memory(before, symbols)
     memory.run()
     _Tables(memory, after, symbols).check()
+
+
+def followed(handles: ModuleOp) -> bool:
+    """Whether the proof covers what the program is made of: loops and branches have no symbols yet."""
+    return not any(isinstance(op, CondOp | WhileOp) for op in _main(handles).body.block.ops)
 
 
 def followed_bytes(handles: ModuleOp) -> int:
@@ -203,10 +209,10 @@ class _Memory:
             self.load(h) if n in reads else self.symbols.of(("empty", h.element, h.window.sizes), h.window.sizes, h.width)
             for n, h in enumerate(given)
         ]
-        target, keywords, mark = op.target.data, dict(op.keywords.data if op.keywords is not None else {}), ()
-        outputs = [("result", n) for n in range(len(op.outs))]
+        target, keywords, mark = op.target.data, dict(op.keywords.data if op.keywords is not None else {}), tuple[int, ...]()
+        outputs: list[tuple[str, int]] = [("result", n) for n in range(len(op.outs))]
         if writes and op.value is not None:
-            target, outputs = op.value.data.target, [tuple(o) for o in op.value.data.outputs]
+            target, outputs = op.value.data.target, [(o.kind, o.index) for o in op.value.data.outputs]
             keywords = {name: value for name, value in keywords.items() if name not in op.value.data.drop}
         elif writes:
             outputs += [("write", w) for w in writes]
@@ -320,7 +326,7 @@ class _Tables:
                 if value.size != math.prod(kind.get_shape()) * _width(kind):
                     _fail(f"a value of type {kind} is made of {value.size} bytes", op)
                 values[result] = value.reshape(*kind.get_shape(), _width(kind))
-        _fail("the function does not return")
+        raise _untrue("the function does not return")
 
     def compute(self, op: Operation, operands: list[Bytes]) -> list[Bytes]:
         kinds = [cast(TensorType[Attribute], r.type) for r in op.results]
@@ -349,7 +355,7 @@ class _Tables:
                 key = _call_key(op.target.data, op.arguments, keywords, digests, mark)
                 return [self.symbols.of((key, n), tuple(k.get_shape()), _width(k)) for n, k in enumerate(kinds)]
             case _:
-                _fail(f"{op.name} has no meaning on values", op)
+                raise _untrue(f"{op.name} has no meaning on values", op)
 
     # -- what must hold ------------------------------------------------------------------------
 
@@ -473,7 +479,7 @@ def _main(module: ModuleOp) -> FuncOp:
     for op in module.ops:
         if isinstance(op, FuncOp) and op.sym_name.data == "main":
             return op
-    _fail("the module has no function @main")
+    raise _untrue("the module has no function @main")
 
 
 def _root_of(function: FuncOp, number: int) -> int:
@@ -517,8 +523,12 @@ def _constant(op: ConstantOp, symbols: _Symbols, sizes: Sequence[int], width: in
 
 
 def _fail(message: str, op: Operation | None = None) -> NoReturn:
+    raise _untrue(message, op)
+
+
+def _untrue(message: str, op: Operation | None = None) -> CompileError:
     location, node = source_of(op) if op is not None else ("", "")
-    raise CompileError(f"the alias tables are not true: {message}", location=location, node=node)
+    return CompileError(f"the alias tables are not true: {message}", location=location, node=node)
 
 
 __all__ = ["LIMIT", "followed_bytes", "verify_tables"]

@@ -20,9 +20,11 @@ from compiler.program import Leaf, Program
 if TYPE_CHECKING:
     from xdsl.dialects.func import FuncOp
 
-ArgumentKind = Literal["input", "parameter", "buffer", "constant"]
+ArgumentKind = Literal["input", "parameter", "buffer", "constant", "generator"]
 OutputKind = Literal["argument", "argument_view", "result", "output"]
-ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant")
+ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant", "generator")
+OWN = ("constant", "generator")
+"""Kinds of arguments that only the program itself has."""
 OUTPUT_KINDS = ("argument", "argument_view", "result", "output")
 LAZY = ("", "conj", "neg", "conj,neg")
 

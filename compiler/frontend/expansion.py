@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
+from xdsl.ir import Block
 
 from compiler.errors import UnsupportedError
-from compiler.frontend.forms import Forms, Handle
+from compiler.frontend.forms import Forms, Handle, Root
 from compiler.frontend.recording import Expansion, Recorder, Slot
 
 
@@ -39,6 +40,9 @@ class Expander:
         self._adopted: dict[int, torch.Tensor] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._owners: list[Handle] = []
+        state = forms.get(torch.int64, (2,), (1,), 0, "")
+        self.stream = Handle(Block(arg_types=[state.type]).args[0], state, Root(state.end), argument=True)
+        """The state of the random generator: the last operand of every node, argument of the program once one draws."""
 
     def adopt(self, handle: Handle, fake: torch.Tensor) -> None:
         """In a symbolic program: from now on `fake` stands for this handle."""
@@ -51,7 +55,7 @@ class Expander:
         signature = Signature()
         signature.add(args)
         signature.add(kwargs)
-        operands = signature.operands
+        operands = [*signature.operands, self.stream]
         if self.symbolic:
             return self._observe(run, args, kwargs, operands, self._adopted, self._storages), operands
         key = (target, *signature.parts)
@@ -80,6 +84,7 @@ class Expander:
             if fake is None:
                 fake = fakes[id(handle)] = self._fake(handle, storages)
             recorder.operand(fake, handle)
+        recorder.stream = fakes[id(self.stream)]
         with torch.no_grad(), self.mode, recorder:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
         expansion = recorder.finish(out)

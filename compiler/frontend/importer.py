@@ -42,6 +42,7 @@ from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
+from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
 from dialects.fx import CallOp, ConstantOp, SymbolOp
@@ -140,12 +141,11 @@ class Importer:
             if not root.written and id(root) not in escaped and form.type == _dense(self.forms, item.tensor).type:
                 head.append(op)
                 continue
-            position = sum(i.kind != "input" for i, _ in arguments)
-            value = self.block.insert_arg(form.type, position)
-            value.name_hint = _hint(item.name)
-            op.results[0].replace_all_uses_with(value)
-            handle.value = value
-            arguments.insert(position, (item, Placement(form, root)))
+            self._add_argument(arguments, item, handle)
+        stream = self.expander.stream
+        if stream.value.first_use is not None:
+            name = unique(STATE, {i.name for i, _ in arguments})
+            self._add_argument(arguments, Input(name, "generator", fresh_state(), real=True), stream)
         self.block.add_ops([*head, *self.ops])
         values = [h.value for h in results]
         self.block.add_op(ReturnOp.create(operands=values, location=UnknownLoc()))
@@ -174,6 +174,15 @@ class Importer:
             training=dict(captured.training),
             symbolic=self.symbols,
         )
+
+    def _add_argument(self, arguments: list[tuple[Input, Placement]], item: Input, handle: Handle) -> None:
+        """Make a handle an argument after all, behind the other state."""
+        position = sum(i.kind != "input" for i, _ in arguments)
+        value = self.block.insert_arg(handle.form.type, position)
+        value.name_hint = _hint(item.name)
+        handle.value.replace_all_uses_with(value)
+        handle.value = value
+        arguments.insert(position, (item, Placement(handle.form, handle.root)))
 
     def _in_leaf(self, leaf: Leaf, position_of: dict[int, int]) -> Leaf:
         return leaf if not leaf.is_tensor else Leaf(position_of[id(self.captured.inputs[leaf.index])])

@@ -120,7 +120,8 @@ def writes_now(facts: Facts, arguments: dict[str, Any]) -> bool:
 
 def draws_now(facts: Facts, arguments: dict[str, Any]) -> bool:
     """Whether a random op really draws in this call: dropout with probability zero does not."""
-    return facts.random and arguments.get("dropout_p", 1.0) != 0.0 and arguments.get("train", True) is not False
+    on = arguments.get("train", True) is not False and arguments.get("training", True) is not False
+    return facts.random and on and arguments.get("dropout_p", 1.0) != 0.0
 
 
 @functools.cache
@@ -155,6 +156,13 @@ def facts(op: OpOverload) -> Facts:
 def overload_name(op: OpOverload) -> str:
     """`namespace.name.overload`."""
     return f"{op.namespace}.{op._schema.name.split('::')[1]}.{op._overloadname}"
+
+
+@functools.cache
+def composite(op: OpOverload) -> bool:
+    """Whether the operator is nothing but calls of others."""
+    known = torch._C._dispatch_has_kernel(op.name())  # those of TorchScript have names only
+    return known and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
 def expands(op: OpOverload) -> bool:

@@ -62,11 +62,20 @@ for _name, _operation in {
     "asin": chlo.asin, "acos": chlo.acos, "atan": chlo.atan, "sinh": chlo.sinh, "cosh": chlo.cosh,
     "asinh": chlo.asinh, "acosh": chlo.acosh, "atanh": chlo.atanh,
     "erf": chlo.erf, "erfc": chlo.erfc, "erfinv": chlo.erf_inv, "special_erfinv": chlo.erf_inv,
-    "lgamma": chlo.lgamma, "digamma": chlo.digamma,
+    "lgamma": chlo.lgamma,
 }.items():  # fmt: skip
     register_pointwise(lambda b, x, operation=_operation: operation(x), f"aten.{_name}.default")
 
 register_pointwise(lambda b, x, y: hlo.atan2(x, y), "aten.atan2.default")
+
+
+@pointwise("aten.digamma.default", "aten.special_digamma.default", "aten.special_psi.default")
+def digamma(b: Builder, x: ir.Value) -> ir.Value:
+    """At zero it has the infinity of the side from which zero comes."""
+    pole = hlo.divide(like(b, -1, x), x)
+    return hlo.select(b.compare("EQ", x, like(b, 0, x)), pole, chlo.digamma(x))
+
+
 
 register_pointwise(lambda b, x, y: chlo.next_after(x, y), "aten.nextafter.default", exact=True)
 

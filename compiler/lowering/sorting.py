@@ -8,9 +8,9 @@ from collections.abc import Callable
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
-from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import is_nan, kind
+from compiler.lowering.indexing import gather
 from compiler.lowering.promotion import finish, wide
 from compiler.lowering.reductions import add_up, greatest, highest, least, lowest
 from compiler.lowering.registry import Call, lowering
@@ -222,13 +222,15 @@ def cummin(b: Builder, call: Call) -> list[ir.Value]:
 @lowering("aten.searchsorted.Tensor", "aten.bucketize.Tensor")
 def search_sorted(b: Builder, call: Call) -> ir.Value:
     """How many boundaries lie before each value; NaN lies after all of them."""
-    if call.kwargs.get("sorter") is not None:
-        raise UnsupportedError("searchsorted with a sorter", hint="gather the sorted boundaries first")
     if call.target.startswith("aten.bucketize"):
         values, edges, right = call.args[0], call.args[1], call.kwargs.get("right", False)
         edges = b.reshape(edges, (1,) * len(b.shape(values)) + b.shape(edges))
     else:
         edges, values = call.args
+        sorter = call.kwargs.get("sorter")
+        if sorter is not None:
+            kind_ = (b.element(edges), b.shape(edges))
+            edges = gather(b, Call("aten.gather.default", (edges, len(kind_[1]) - 1, sorter), {}, (kind_,)))
         right = call.kwargs.get("right", False) or call.kwargs.get("side") == "right"
         ranks = len(b.shape(values)) - len(b.shape(edges)) + 1
         edges = b.reshape(edges, b.shape(edges)[:-1] + (1,) * ranks + b.shape(edges)[-1:])

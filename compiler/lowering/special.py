@@ -76,7 +76,7 @@ def _gamma_parts(b: Builder, a: ir.Value, x: ir.Value) -> tuple[ir.Value, ir.Val
     low = b.compare("LT", x, hlo.add(a, one))
     tiny = like(b, 2.0**-54, a)
     logarithm = hlo.subtract(hlo.multiply(a, hlo.log(x)), x)
-    front = hlo.exponential(hlo.subtract(logarithm, chlo.lgamma(hlo.add(a, one))))
+    front = hlo.exponential(hlo.subtract(logarithm, chlo.lgamma(a)))  # x^a exp(-x) / gamma(a)
     x_low = hlo.select(low, x, zero)  # where the other expansion is used, this one ends at once
 
     def series_busy(n: ir.Value, term: ir.Value, total: ir.Value) -> ir.Value:
@@ -88,7 +88,7 @@ def _gamma_parts(b: Builder, a: ir.Value, x: ir.Value) -> tuple[ir.Value, ir.Val
         return [n, term, hlo.add(total, term)]
 
     _, _, series = _until(b, [a, one, one], series_busy, series_body)
-    series = hlo.multiply(front, series)
+    series = hlo.multiply(hlo.divide(front, a), series)
 
     # The continued fraction of the upper part by Lentz' rule: its steps are factors that approach one.
     start = hlo.subtract(hlo.add(x, one), a)
@@ -110,7 +110,7 @@ def _gamma_parts(b: Builder, a: ir.Value, x: ir.Value) -> tuple[ir.Value, ir.Val
     first = hlo.divide(one, safe)
     state = [zero, safe, huge, first, first, zero]
     fraction = _until(b, state, fraction_busy, fraction_body)[4]
-    fraction = hlo.multiply(hlo.exponential(hlo.subtract(logarithm, chlo.lgamma(a))), fraction)
+    fraction = hlo.multiply(front, fraction)
     return hlo.select(low, series, hlo.subtract(one, fraction)), hlo.select(low, hlo.subtract(one, series), fraction)
 
 

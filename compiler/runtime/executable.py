@@ -18,7 +18,8 @@ from compiler.errors import CompileError, GuardError
 from compiler.export import artifact
 from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
-from compiler.export.signature import Binding, OutputSource, Signature, TensorType
+from compiler.export.signature import OWN, Binding, OutputSource, Signature, TensorType
+from compiler.random_bits import seeded
 from compiler.runtime.buffers import Memory
 from compiler.runtime.client import compile_hlo, sharding
 from compiler.runtime.guards import Guards
@@ -112,7 +113,7 @@ class Executable:
         self._state: StoredState | ModuleState = StoredState(names, state or {})
         if owner is not None:
             known = dict(state or {})
-            constants = {b.name: known[b.name] for b in signature.bindings if b.kind == "constant" and b.name in known}
+            constants = {b.name: known[b.name] for b in signature.bindings if b.kind in OWN and b.name in known}
             self._state = ModuleState(names, owner, constants, training or {})
 
     @classmethod
@@ -143,6 +144,16 @@ class Executable:
                 _require_plain(known[name], name)
                 self._guards.check_one(index, known[name])
             self._state = StoredState([name for _, name in self._owned], known)
+        return self
+
+    def manual_seed(self, seed: int) -> Executable:
+        """Start the program's stream of random numbers again, for this seed. It is not the stream that eager PyTorch has
+        for the same seed. A program that draws nothing has no stream, and this changes nothing."""
+        with self._lock:
+            state = self._state.available()
+            for binding in self.signature.bindings:
+                if binding.kind == "generator":
+                    state[binding.name].copy_(seeded(seed))
         return self
 
     # -- what it is ----------------------------------------------------------------------------

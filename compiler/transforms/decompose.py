@@ -137,10 +137,10 @@ def _implementation(target: str) -> Callable[..., Any] | None:
     import torch
     from torch._decomp import core_aten_decompositions, decomposition_table
 
-    import compiler.frontend.special_functions  # noqa: F401  # registers its own
-    from compiler.frontend.decompositions import DECOMPOSITIONS
+    from compiler.decompositions import DECOMPOSITIONS, load_decompositions
     from compiler.torch_types import overload
 
+    load_decompositions()
     if target in DECOMPOSITIONS:
         return DECOMPOSITIONS[target]
 

@@ -22,14 +22,10 @@ from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
 from compiler.analysis.interference import Copy, element_size
 from compiler.analysis.layout import rebase, same_strides
 from compiler.errors import CompileError
-from compiler.remarks import Remark
+from compiler.remarks import KEPT, Remark
 from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.fx import CallOp
 from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
-
-KEPT = "alias.kept"
-"""Attribute of a copy that stays: why."""
-
 
 @dataclass
 class RemoveCopies(RewritePattern):

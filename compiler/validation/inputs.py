@@ -61,7 +61,7 @@ def copies(arguments: Sequence[torch.Tensor]) -> Arguments:
 def with_lazy(tensor: torch.Tensor, bits: str) -> torch.Tensor:
     """The tensor with conj and neg bits set."""
     tensor = tensor.conj() if "conj" in bits else tensor
-    return torch._neg_view(tensor) if "neg" in bits else tensor  # pyright: ignore[reportPrivateImportUsage]
+    return torch._neg_view(tensor) if "neg" in bits else tensor
 
 
 def lazy_of(tensor: torch.Tensor) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _values(
     if example is not None and example.dtype == dtype and tuple(example.shape) == sizes:
         known = example.detach()
         known = known.conj() if known.is_conj() else known
-        known = torch._neg_view(known) if known.is_neg() else known  # pyright: ignore[reportPrivateImportUsage]
+        known = torch._neg_view(known) if known.is_neg() else known
     if not (dtype.is_floating_point or dtype.is_complex):
         if known is not None:
             return known.clone(memory_format=torch.contiguous_format)

@@ -14,7 +14,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from compiler.analysis.table_verifier import LIMIT, followed_bytes, verify_tables
+from compiler.analysis.table_verifier import LIMIT, followed, followed_bytes, verify_tables
 from compiler.errors import CompileError, ValidationError
 from compiler.ir_text import to_text
 from compiler.locations import source_of
@@ -69,7 +69,7 @@ class Validator:
                 arguments = arguments_of(function, seeded, examples, integers)
                 try:
                     observe(module, arguments)
-                except CompileError:
+                except (CompileError, MemoryError):
                     raise
                 except Exception as error:  # an index out of range, a factorisation that does not exist
                     reason = error
@@ -98,7 +98,7 @@ class Validator:
         self.checked.append(name)
         self._compare(name, before, lambda m, a: _changed(m, a, transform), lambda a: observe(module, a))
         if has_memory(entry(before)) and "alias.plan" in entry(module).attributes:
-            if followed_bytes(before) > LIMIT:
+            if not followed(before) or followed_bytes(before) > LIMIT:
                 self.unchecked_tables = True
                 return
             try:

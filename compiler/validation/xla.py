@@ -41,7 +41,7 @@ def _run(build: Callable[[], Any]) -> Run:
         if not function.function_type.outputs.data:
             return []  # nothing to compute: a program of results that are arguments
         buffers = [
-            _jax.dlpack_managed_tensor_to_buffer(dlpack.to_dlpack(_dense(p)), device(), None, True)  # pyright: ignore[reportPrivateImportUsage]
+            _jax.dlpack_managed_tensor_to_buffer(dlpack.to_dlpack(_dense(p)), device(), None, True)
             for p in parameters
         ]
         results: Tensors = []

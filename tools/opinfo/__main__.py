@@ -23,6 +23,7 @@ def _arguments() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run samples; what the journal holds already is not run again")
     run.add_argument("patterns", nargs="*", help="names of entries, with wildcards (default: all)")
+    run.add_argument("--retry", action="store_true", help="run again what the journal holds as not passed")
     run.add_argument("--fresh", action="store_true", help="forget the journal")
     run.add_argument("--children", type=int, default=2, help="processes at a time")
     run.add_argument("--limit", type=int, default=6, help="samples per entry and dtype")
@@ -72,7 +73,13 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     if options.fresh:
         journal.unlink(missing_ok=True)
     if journal.exists():
-        known = {Unit(**json.loads(line)["unit"]) for line in journal.read_text().splitlines()}
+        lines = journal.read_text().splitlines()
+        items = [json.loads(line) for line in lines]
+        if options.retry:
+            kept = [all(v["kind"] == "passed" for v in i["verdicts"]) or Unit(**i["unit"]) not in work for i in items]
+            journal.write_text("".join(f"{line}\n" for line, keep in zip(lines, kept, strict=True) if keep))
+            items = [item for item, keep in zip(items, kept, strict=True) if keep]
+        known = {Unit(**item["unit"]) for item in items}
         work = [unit for unit in work if unit not in known]
     counts: Counter[str] = Counter()
     start = time.perf_counter()

@@ -28,7 +28,7 @@ WIDER: dict[str, tuple[tuple[float, float], str]] = {}
 UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 """Entries whose results have no defined values: only their form is compared."""
 
-TIES = {"sort": 1, "argsort": 1, "topk": 2}
+TIES = {"sort": 1, "argsort": 1, "topk": 2, "kthvalue": 2, "median": 1, "nanmedian": 1, "mode": 1}
 """Entries that give positions, and where their `dim` is: without `stable=True` nobody promises an order of equal
 elements, so positions are compared by the elements they point at."""
 
@@ -134,6 +134,8 @@ def _same_elements(call: Call, right: torch.Tensor, got: torch.Tensor) -> bool:
     if not source.dim():
         return False
     dim = call.args[place] if len(call.args) > place else call.kwargs.get("dim", -1)
+    if right.dim() < source.dim():
+        right, got = right.unsqueeze(dim), got.unsqueeze(dim)
     picked = [source.gather(dim, positions.to(torch.int64)) for positions in (right, got)]
     distinct = got.sort(dim).values.diff(dim=dim)
     return torch.allclose(*(p.to(torch.float64) for p in picked), equal_nan=True) and bool((distinct != 0).all())

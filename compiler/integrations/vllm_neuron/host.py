@@ -85,7 +85,8 @@ def import_host(
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     by_name = {node.name: node for node in placeholders}
     inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
-    return HostProgram(gm, program, placeholders, inputs, importer.env, program.out_leaves)
+    nothing = next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0] is None
+    return HostProgram(gm, program, placeholders, inputs, importer.env, () if nothing else program.out_leaves)
 
 
 class _NeuronImporter(Importer):

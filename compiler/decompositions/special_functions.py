@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from compiler.frontend.decompositions import decomposition
+from compiler.decompositions import decomposition
 
 EULER = 0.57721566490153286
 
