@@ -154,6 +154,9 @@ class CallBecomesValueCall(RewritePattern):
                 if second[:2] == key[:2]:
                     if other in writes:
                         raise _refusal(op, f"{op.target.data} writes the same memory through two operands")
+                    if not pointwise and (op.value is None or op.value.data.target == op.target.data):
+                        # Nothing but the operator itself says what it does, and that is not element by element.
+                        raise _refusal(op, f"{op.target.data} writes the memory that it reads as operand {other}")
                     continue
                 if relation(bytes_, _region(second)) is Relation.DISJOINT:
                     continue
