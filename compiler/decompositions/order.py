@@ -15,7 +15,7 @@ def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, T
     """The lower median of what is not NaN, which sorts last; NaN where there is nothing else."""
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
-    values, places = x.sort(dim, stable=True)
+    values, places = x.sort(stable=True, dim=dim)
     count = (x == x).to(torch.int64).sum(dim, keepdim=True)
     middle = ((count - 1) // 2).clamp(min=0)
     value, place = values.gather(dim, middle), places.gather(dim, middle)
@@ -33,7 +33,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
-    values, _ = moved.sort(-1, stable=True)
+    values, _ = moved.sort(stable=True, dim=-1)
     counts = (values.unsqueeze(-1) == values.unsqueeze(-2)).to(torch.int64).sum(-1)
     first = counts.argmax(-1, keepdim=True)
     value = values.gather(-1, first)
