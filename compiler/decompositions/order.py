@@ -44,7 +44,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
 
 
 @decomposition("histc.default")
-def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in bins of equal width; equal bounds stand for the extremes of the data."""
     flat = x.reshape(-1)
     low = torch.as_tensor(float(min), dtype=x.dtype)
@@ -121,19 +121,6 @@ def segment_reduce(
     if reduce == "mean":
         return torch.where(count > 0, found / count.clamp(min=1), math.nan if initial is None else found)
     return found
-
-
-@decomposition("gcd.default")
-def gcd(x: Tensor, y: Tensor) -> Tensor:
-    """Euclid's algorithm for as many steps as the largest numbers of the type can take."""
-    kind = torch.result_type(x, y)
-    a, b = torch.broadcast_tensors(x.to(kind).abs(), y.to(kind).abs())
-    steps = {torch.int64: 92, torch.int32: 46, torch.int16: 24}.get(kind, 13)
-    for _ in range(steps):
-        zero = b == 0
-        rest = a % torch.where(zero, torch.ones_like(b), b)
-        a, b = torch.where(zero, a, b), torch.where(zero, b, rest)
-    return a
 
 
 @decomposition("lcm.default")

@@ -33,6 +33,19 @@ TIES = {"sort": 1, "argsort": 1, "topk": 2, "kthvalue": 2, "median": 1, "nanmedi
 elements, so positions are compared by the elements they point at."""
 
 
+FACTORS: dict[str, Callable[[Sequence[torch.Tensor]], torch.Tensor]] = {
+    "linalg.svd": lambda f: _product(f[0], f[1], f[2]),
+    "svd": lambda f: _product(f[0], f[1], f[2].mH),
+    "linalg.eigh": lambda f: _product(f[1], f[0], f[1].mH),
+}
+"""Entries whose factors are unique up to signs only: compared by their product and by the numbers in the middle."""
+
+
+def _product(left: torch.Tensor, middle: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    count = middle.shape[-1]
+    return (left[..., :count] * middle.unsqueeze(-2)) @ right[..., :count, :]
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a call left behind."""
@@ -79,6 +92,10 @@ def compare(call: Call, right: Seen, got: Seen, before: Sequence[torch.Tensor]) 
         *(("output", *pair, None) for pair in zip(right.outputs, got.outputs, strict=True)),
         *(("argument", *pair) for pair in zip(right.arguments, got.arguments, before, strict=True)),
     ]
+    if call.entry in FACTORS and len(right.outputs) > 1 and not (why := _other_factors(call, right, got)):
+        pairs = [pair for pair in pairs if pair[0] != "output"]
+    elif call.entry in FACTORS and len(right.outputs) > 1:
+        return "wrong", why
     wide: list[list[torch.Tensor] | None] = []
     for number, (place, mine, theirs, old) in enumerate(pairs):
         if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
@@ -124,6 +141,29 @@ def _as_exact(exact: torch.Tensor, right: torch.Tensor, got: torch.Tensor) -> bo
     eps = torch.finfo(right.dtype).eps
     allowed = 4 * (mine - exact).abs()[finite].max() + eps + 2 * eps * exact.abs()
     return bool(((theirs - exact).abs() <= allowed)[finite].all())
+
+
+def _other_factors(call: Call, right: Seen, got: Seen) -> str:
+    """Why two factorizations are not of the same matrix into factors of the same kind, or ""."""
+    make = FACTORS[call.entry]
+    for mine, theirs in zip(right.outputs, got.outputs, strict=True):
+        if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
+            return f"output: {_form(theirs)} instead of {_form(mine)}"
+    if not right.outputs[0].numel():
+        return ""
+    scale = max(1.0, float(make(right.outputs).abs().max())) if make(right.outputs).numel() else 1.0
+    middle = 0 if call.entry == "linalg.eigh" else 1
+    for mine, theirs in ((make(right.outputs), make(got.outputs)), (right.outputs[middle], got.outputs[middle])):
+        if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5 * scale):
+            return f"factors: {_difference(mine, theirs)}"
+    for number, factor in enumerate(got.outputs):
+        tall = factor if factor.dim() < 2 or factor.shape[-2] >= factor.shape[-1] else factor.mH
+        if number == middle or tall.dim() < 2:
+            continue
+        square = tall.mH @ tall
+        if not torch.allclose(square, torch.eye(tall.shape[-1], dtype=tall.dtype).expand(square.shape), atol=1e-4):
+            return "a factor has columns that are not orthonormal"
+    return ""
 
 
 def _same_elements(call: Call, right: torch.Tensor, got: torch.Tensor) -> bool:
