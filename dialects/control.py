@@ -191,11 +191,12 @@ def summarize(op: ControlOp) -> Effects:
         reads.update(first + index - carried for index in touched[0] if index >= carried)
         writes.update(first + index - carried for index in touched[1] if index >= carried)
     reads |= writes  # a region may write less than all, or not at all
-    return Effects(tuple(
-        Access(kind, number)
-        for number in sorted(reads | writes)
-        for kind, numbers in (("read", reads), ("write", writes)) if number in numbers
-    ))  # fmt: skip
+    accesses: list[Access] = []
+    for number in sorted(reads):
+        accesses.append(Access("read", number))
+        if number in writes:
+            accesses.append(Access("write", number))
+    return Effects(tuple(accesses))
 
 
 def block_effects(block: Block) -> tuple[set[int], set[int], bool]:

@@ -74,7 +74,7 @@ def _region_of_values(
     for inner in reversed(old[:-1]):
         block.erase_op(inner)
     for handle in reversed(handles):
-        block.erase_arg(handle)  # type: ignore[arg-type]
+        block.erase_arg(handle)
     region = block.parent
     assert region is not None
     return op.detach_region(region)
