@@ -73,7 +73,7 @@ class ChooseImplementation(RewritePattern):
             if name == NATIVE:
                 every = effects(range(len(op.args)), ())
                 call = _call(op, op.target.data, list(op.args), [o.type for o in op.outs], every, op.aliases)
-                rewriter.replace_op(op, call)
+                rewriter.replace(op, call)
                 return
             copies = _copies(op, own[name]) if name in own else None
             if copies is not None:
@@ -86,7 +86,7 @@ class ChooseImplementation(RewritePattern):
         operands = list(op.args)
         for number, copy in copies.items():
             clone = _clone(op, operands[number], copy)
-            rewriter.insert_op(clone)
+            rewriter.insert(clone)
             operands[number] = clone.outs[0]
         kinds: list[Attribute] = []
         for number, alias in enumerate(chosen.results.data):
@@ -97,7 +97,7 @@ class ChooseImplementation(RewritePattern):
                 kinds.append(op.outs[position].type)
         call = _call(op, chosen.target, operands, kinds, chosen.effects, chosen.results)
         values = [call.outs[o.index] if o.kind == "result" else operands[o.index] for o in chosen.gives]
-        rewriter.replace_op(op, call, values)
+        rewriter.replace(op, call, values)
 
 
 def _copies(op: ImplementedCallOp, choice: Implementation) -> dict[int, Copy] | None:
