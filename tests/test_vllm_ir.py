@@ -17,7 +17,9 @@ from xdsl.dialects.builtin import ModuleOp
 from compiler.analysis.alias import argument_attributes, main_function
 from compiler.errors import CompileError
 from compiler.integrations.fx_import import import_host_graph
+from compiler.integrations.vllm import CloneEliminationPass, PassContext
 from compiler.integrations.vllm_ir import InterchangeableOp, Provider, choose_later
+from compiler.integrations.vllm_lowering import functionalize, lower
 from compiler.reference import run_handles
 from compiler.transforms.donate_activations import donate_activations
 from compiler.transforms.eliminate_clones import EliminateClones
@@ -172,3 +174,48 @@ def test_operators_of_one_compilation_are_unknown_to_the_next():
 def test_overloads_that_do_not_fit_are_refused(make, message: str):
     with pytest.raises(CompileError, match=message):
         make()
+
+
+# -- FX in, FX out --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.error != "must"], ids=lambda case: case.id)
+def test_fx_graphs_are_lowered_to_in_place_operators_without_needless_copies(case: FxCase):
+    graph, context = case.build(), PassContext()
+    given = functionalize(graph.graph, [add_norm(FUSED)], context)
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    assert [inputs.index(node) for node in given] == case.extra["donated"]
+    chosen = lower(graph.graph, [add_norm(FUSED)], ["fused"])
+    assert set(chosen.values()) == {"fused"}
+    eliminate = CloneEliminationPass(context=context)
+    eliminate(graph.graph)
+    graph.graph.lint()
+    graph.recompile()
+    assert not check_clone_removal(case, graph, case.extra["donated"]).errors
+    left = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert left.count("aten.clone.default") == (case.id == "ir_same_twice")
+    assert "aliascases.fused_add_rms_norm_.default" in left and "aliascases.add_norm.default" not in left
+
+
+@pytest.mark.parametrize("case", ["ir_reuse", "ir_reuse_in_output"])
+def test_a_refused_fx_graph_is_as_it_was(case: str):
+    graph = BY_ID[case].build()
+    before = str(graph.graph)
+    with pytest.raises(CompileError, match="may overwrite its activation"):
+        functionalize(graph.graph, [add_norm(FUSED)], context := PassContext())
+    assert str(graph.graph) == before and not context.donated_input_ids
+
+
+def test_lowered_nodes_have_metadata_and_the_native_form_stays_where_nothing_fits():
+    graph = norm_of(read_later, overload=OPS.add_norm.default)
+    assert lower(graph.graph, [add_norm(FUSED)], ["other"]) == {}
+    assert lower(graph.graph, [add_norm(Provider("again", OPS.add_norm.maybe_inplace, (0, 1)))], ["again"])
+    results = [node for node in graph.graph.nodes if node.target is operator.getitem]
+    assert all(node.meta["val"].shape == (2, 4) for node in results)
+    inputs = [torch.rand(2, 4), torch.rand(2, 4), torch.rand(4)]
+    before = [t.clone() for t in inputs]
+    graph.recompile()
+    expected = norm_of(read_later, overload=OPS.add_norm.default)(*inputs)
+    for result, want in zip(graph(*inputs), expected, strict=True):
+        torch.testing.assert_close(result, want)
+    assert all(map(torch.equal, inputs, before)), "what it overwrites is copied"

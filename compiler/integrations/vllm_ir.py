@@ -116,9 +116,15 @@ class ChooseLater(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+        call = self.implemented(op)
+        if call is not None:
+            rewriter.replace(op, call)
+
+    def implemented(self, op: CallOp) -> ImplementedCallOp | None:
+        """The call with its implementations, or None if it has just one."""
         operator, consumes = self.operators.get(op.target.data, (None, False))
         if operator is None:
-            return
+            return None
         operands = _operands(op, operator.facts)
         choices = [_implementation(p, operands, len(op.args)) for p in operator.providers if p.supports(op)]
         properties: dict[str, Attribute] = {
@@ -132,9 +138,7 @@ class ChooseLater(RewritePattern):
         if consumes:
             properties["maybe_inplace"] = UnitAttr()
         kinds = [o.type for o in op.outs]
-        rewriter.replace(
-            op, ImplementedCallOp.create(operands=op.args, result_types=kinds, properties=properties, location=op.location)
-        )
+        return ImplementedCallOp.create(operands=op.args, result_types=kinds, properties=properties, location=op.location)
 
 
 def _operands(op: CallOp, form: Facts) -> dict[str, int]:

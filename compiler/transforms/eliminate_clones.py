@@ -29,6 +29,7 @@ from dialects.alias import Root as RootAttr
 from dialects.fx import CallOp
 from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
 
+
 @dataclass
 class RemoveCopies(RewritePattern):
     """Replaces the results of the planned copies by their sources, and moves the windows on them."""

@@ -68,17 +68,12 @@ class ChooseImplementation(RewritePattern):
             raise CompileError(
                 f"{site(op)} may consume its activations", location=location, node=node, hint="run donate-activations first"
             )
-        own = {choice.data.name: choice for choice in op.implementations}
-        for name in (*(self.priority or own), NATIVE):
-            if name == NATIVE:
-                every = effects(range(len(op.args)), ())
-                call = _call(op, op.target.data, list(op.args), [o.type for o in op.outs], every, op.aliases)
-                rewriter.replace(op, call)
-                return
-            copies = _copies(op, own[name]) if name in own else None
-            if copies is not None:
-                self._lower(op, own[name].data, copies, rewriter)
-                return
+        selected = select(op, self.priority)
+        if selected is not None:
+            self._lower(op, *selected, rewriter)
+            return
+        every = effects(range(len(op.args)), ())
+        rewriter.replace(op, _call(op, op.target.data, list(op.args), [o.type for o in op.outs], every, op.aliases))
 
     def _lower(
         self, op: ImplementedCallOp, chosen: ImplementationData, copies: dict[int, Copy], rewriter: PatternRewriter
@@ -98,6 +93,18 @@ class ChooseImplementation(RewritePattern):
         call = _call(op, chosen.target, operands, kinds, chosen.effects, chosen.results)
         values = [call.outs[o.index] if o.kind == "result" else operands[o.index] for o in chosen.gives]
         rewriter.replace(op, call, values)
+
+
+def select(op: ImplementedCallOp, priority: Sequence[str] = ()) -> tuple[ImplementationData, dict[int, Copy]] | None:
+    """The best implementation that fits, with the copies of operands that it runs on; None for the native form."""
+    own = {choice.data.name: choice for choice in op.implementations}
+    for name in priority or own:
+        if name == NATIVE:
+            return None
+        copies = _copies(op, own[name]) if name in own else None
+        if copies is not None:
+            return own[name].data, copies
+    return None
 
 
 def _copies(op: ImplementedCallOp, choice: Implementation) -> dict[int, Copy] | None:
@@ -148,4 +155,4 @@ def _call(
     return CallOp.create(operands=operands, result_types=kinds, properties=properties, location=op.location)
 
 
-__all__ = ["LowerImplementations"]
+__all__ = ["Copy", "LowerImplementations", "select"]
