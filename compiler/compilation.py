@@ -26,6 +26,7 @@ from compiler.targets.neuron import COMMAND_FILE, command_line
 from compiler.targets.neuron import check as check_neuron
 from compiler.targets.neuron_module import finish_for_neuron
 from compiler.transforms.decompose import Decompose
+from compiler.transforms.eliminate_clones import eliminate_whole_copies, has_writers_without_twin
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias
 from compiler.validation.checks import Checks, Validation
@@ -73,6 +74,9 @@ def compile_program(
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
     stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
     checks = Validation(captured, imported) if validate else Checks()
+    if has_writers_without_twin(function):
+        with stages.measure("eliminate clones"):
+            checks.apply("eliminate-clones", imported.module, lambda module: eliminate_whole_copies(entry(module)))
     with stages.measure("out of place"):
         checks.apply("in-place-to-out-of-place", imported.module, lambda module: make_out_of_place(entry(module)))
     with stages.measure("decompose"):
