@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
@@ -78,8 +79,9 @@ def make_seeds(directory: Path) -> Seeds:
             self.weight = torch.nn.Parameter(torch.ones(3, 3))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.kv[1:2].copy_(x @ self.weight)
-            return self.kv.sum(0)
+            kv: torch.Tensor = self.get_buffer("kv")
+            kv[1:2].copy_(x @ self.weight)
+            return kv.sum(0)
 
     exported = directory / "seed.pt2"
     with torch.no_grad():
@@ -189,7 +191,9 @@ def _broken_json(rng: random.Random, data: bytes) -> bytes:
     """Another value somewhere in a JSON document."""
     tree = json.loads(data)
     for _ in range(rng.choice((1, 1, 3))):
-        node, parent, key = tree, None, None
+        node: Any = tree
+        parent: Any = None
+        key: Any = None
         while isinstance(node, dict | list) and node and rng.random() < 0.9:
             parent, key = node, rng.choice(list(node)) if isinstance(node, dict) else rng.randrange(len(node))
             node = node[key]

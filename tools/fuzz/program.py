@@ -172,10 +172,14 @@ class Program:
 
     @staticmethod
     def from_json(text: str) -> Program:
-        data = json.loads(text)
+        data: Any = json.loads(text)
+
+        def plain(entry: dict[str, Any]) -> dict[str, Any]:
+            return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
         return Program(
             tuple(Storage(**s) for s in data["storages"]),
-            tuple(Argument(**{k: tuple(v) if isinstance(v, list) else v for k, v in a.items()}) for a in data["arguments"]),
+            tuple(Argument(**plain(a)) for a in data["arguments"]),
             tuple(Step(tuple(s["results"]), s["text"], tuple(s["operands"])) for s in data["steps"]),
             tuple(data["outputs"]), data["bare"], data["order_dependent"], data["seed"],
         )  # fmt: skip
