@@ -136,6 +136,9 @@ class CallBecomesValueCall(RewritePattern):
                 if second[:2] == key[:2]:
                     if other in writes:
                         raise _refusal(op, f"{op.target.data} writes the same memory through two operands")
+                    if not pointwise and op.value is None:
+                        # Nobody knows what it has read by the time it writes.
+                        raise _refusal(op, f"{op.target.data} writes the memory that operand {other} of the same call reads")
                     continue
                 if relation(bytes_, _region(second)) is Relation.DISJOINT:
                     continue
