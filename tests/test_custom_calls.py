@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from custom_ops import OPS
-from jaxlib import xla_client  # pyright: ignore[reportAttributeAccessIssue]
+from jaxlib import xla_client
+from torch.utils import _pytree as pytree
 
 import compiler
 from compiler.lowering import load_rules
@@ -108,7 +109,7 @@ def test_copies_in_optimised_hlo(program: Callable[..., Any], donate: Any, copie
     x, eager = flat(), flat()
     want = program(eager)
     got = compiled(x)
-    for mine, theirs in zip(torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want), strict=True):
+    for mine, theirs in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
         torch.testing.assert_close(mine, theirs)
     assert ("alias.table = #alias.table<>" not in compiled.ir("functional")) == in_place
     if not donate:
