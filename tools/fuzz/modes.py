@@ -29,7 +29,8 @@ class Mode(Protocol):
         custom_ops: whether it can run calls of custom operators.
     """
 
-    custom_ops: bool
+    @property
+    def custom_ops(self) -> bool: ...
 
     def prepare(self, program: Program) -> Runner:
         """A function that behaves like the program. Raises CompileError for a refusal, AssertionError for a fault."""

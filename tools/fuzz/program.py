@@ -175,7 +175,7 @@ class Program:
         data = json.loads(text)
         return Program(
             tuple(Storage(**s) for s in data["storages"]),
-            tuple(Argument(**{k: tuple(v) if isinstance(v, list) else v for k, v in a.items()}) for a in data["arguments"]),
+            tuple(Argument(**a | {k: tuple(a[k]) for k in ("sizes", "strides")}) for a in data["arguments"]),
             tuple(Step(tuple(s["results"]), s["text"], tuple(s["operands"])) for s in data["steps"]),
             tuple(data["outputs"]), data["bare"], data["order_dependent"], data["seed"],
         )  # fmt: skip

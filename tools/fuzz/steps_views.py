@@ -202,12 +202,12 @@ def reach(d: Draft, name: str) -> tuple[int, int]:
     spans: list[tuple[int, int]] = []
     for argument in (d.names[parameter] for parameter in d.program.parameters):
         if argument.untyped_storage()._cdata == tensor.untyped_storage()._cdata and argument.numel():
-            last = sum((n - 1) * s for n, s in zip(argument.shape, argument.stride()))
-            start = argument.storage_offset() * argument.element_size()
+            last = sum(int(n - 1) * s for n, s in zip(argument.shape, argument.stride()))
+            start = int(argument.storage_offset()) * argument.element_size()
             spans.append((start, start + (last + 1) * argument.element_size()))
     if not spans:
         return 0, tensor.untyped_storage().nbytes()
-    low = tensor.storage_offset() * tensor.element_size()
+    low = int(tensor.storage_offset()) * tensor.element_size()
     high = low + 1
     changed = True
     while changed:
