@@ -44,7 +44,7 @@ def compile(
         example_inputs: positional arguments, nested as the program takes them. Their shapes, strides, dtypes, Python
             values and sharing of memory are what calls must have. An exported program brings its own.
         donate: inputs whose memory the caller gives up: indices, names, or "all".
-        target: "xla".
+        target: "xla", or "neuron": only what the Neuron compiler is documented to accept, checked before anything is written.
         trust: load a `.pt2` file even if that runs code from it.
         validate: check every pass by running the program before and after it on random inputs (slow).
         xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.

@@ -26,6 +26,14 @@ PASSES: dict[str, Entry] = {
     "print-alias": Entry(
         "compiler.transforms.print_alias:PrintAlias", "annotate every handle with its root and byte region"
     ),
+    "donate-activations": Entry(
+        "compiler.transforms.donate_activations:DonateActivations",
+        "make calls that may consume their activations functional, and arguments given to them donated",
+    ),
+    "lower-implementations": Entry(
+        "compiler.transforms.lower_implementations:LowerImplementations",
+        "choose an implementation for each call that has several; what it would overwrite is copied first",
+    ),
     "eliminate-clones": Entry(
         "compiler.transforms.eliminate_clones:EliminateClones", "remove copies that nothing can tell from their source"
     ),

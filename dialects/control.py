@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from xdsl.dialects.builtin import MemRefType, TensorType, i1
+from xdsl.dialects.builtin import I64, IntegerAttr, MemRefType, TensorType, i1
 from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -112,24 +113,34 @@ class WhileOp(IRDLOperation):
 
 @irdl_op_definition
 class ValueCondOp(IRDLOperation):
-    """One of two pure functions of the captures."""
+    """One of two pure functions of the captures. The last `updates` results are new values of as many first captures."""
 
     name = "fx.value_cond"
 
     predicate = operand_def(TensorType)
     captures = var_operand_def(TensorType)
     outs = var_result_def(TensorType)
+    updates = opt_prop_def(IntegerAttr[I64])
     then = region_def("single_block")
     otherwise = region_def("single_block")
 
     traits = traits_def(IsolatedFromAbove(), Pure())
     assembly_format = (
-        "$predicate `captures` `(` $captures `)` `then` $then `else` $otherwise attr-dict "
+        "$predicate `captures` `(` $captures `)` (`updates` $updates^)? `then` $then `else` $otherwise attr-dict "
         "`:` functional-type(operands, results)"
     )
 
+    @property
+    def count(self) -> int:
+        """How many captures have new values among the results."""
+        return self.updates.value.data if self.updates is not None else 0
+
     def verify_(self) -> None:
         _verify_predicate(self.predicate.type, TensorType)
+        if not 0 <= self.count <= min(len(self.captures), len(self.outs)):
+            raise VerifyException(f"{self.count} updates of {len(self.captures)} captures in {len(self.outs)} results")
+        updated = self.outs[len(self.outs) - self.count :]
+        _verify_types("what is updated", updated, [c.type for c in self.captures[: self.count]])
         for region in self.regions:
             _verify_block("a branch", region.block, [c.type for c in self.captures], len(self.outs), TensorType)
             _verify_types("a branch", _yielded(region.block), [o.type for o in self.outs])
@@ -191,11 +202,12 @@ def summarize(op: ControlOp) -> Effects:
         reads.update(first + index - carried for index in touched[0] if index >= carried)
         writes.update(first + index - carried for index in touched[1] if index >= carried)
     reads |= writes  # a region may write less than all, or not at all
-    return Effects(tuple(
-        Access(kind, number)
-        for number in sorted(reads | writes)
-        for kind, numbers in (("read", reads), ("write", writes)) if number in numbers
-    ))  # fmt: skip
+    accesses: list[Access] = []
+    for number in sorted(reads):
+        accesses.append(Access("read", number))
+        if number in writes:
+            accesses.append(Access("write", number))
+    return Effects(tuple(accesses))
 
 
 def block_effects(block: Block) -> tuple[set[int], set[int], bool]:

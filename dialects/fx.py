@@ -261,7 +261,7 @@ def operand_numbers(argument: Attribute) -> Iterator[int]:
             yield from operand_numbers(item)
 
 
-def _verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keywords: DictionaryAttr | None) -> None:
+def verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keywords: DictionaryAttr | None) -> None:
     """Every operand is named exactly once, from the left."""
     everything = [*arguments.data, *(keywords.data.values() if keywords else ())]
     named = [number for argument in everything for number in operand_numbers(argument)]
@@ -353,7 +353,7 @@ class CallOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        _verify_arguments(self, self.arguments, self.keywords)
+        verify_arguments(self, self.arguments, self.keywords)
         for value in (*self.args, *self.outs):
             if isinstance(value.type, TensorType):
                 raise VerifyException(f"a call takes and gives memory, not a value of type {value.type}")
@@ -433,7 +433,7 @@ class ValueCallOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        _verify_arguments(self, self.arguments, self.keywords)
+        verify_arguments(self, self.arguments, self.keywords)
         for value in (*self.args, *self.outs):
             if isinstance(value.type, MemRefType):
                 raise VerifyException(f"a value call takes and gives values, not memory of type {value.type}")
@@ -592,4 +592,4 @@ Fx = Dialect(
 
 __all__ = ["CallOp", "Callable", "Constant", "ConstantOp", "ELEMENTS", "EmptyOp", "ExtractOp", "Fx", "InsertOp", "NONE",
            "Operand", "ReinterpretOp", "SymbolOp", "ValueCallOp", "ValueForm", "ValueFormData", "ValueOutput", "boolean",
-           "element_name", "geometry", "integer", "lazy_bits", "operand_numbers", "real"]
+           "element_name", "geometry", "integer", "lazy_bits", "operand_numbers", "real", "verify_arguments"]

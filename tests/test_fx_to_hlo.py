@@ -20,7 +20,7 @@ import compiler
 from compiler.errors import CompileError, UnsupportedError
 from compiler.export.hlo import check_shapes
 from compiler.export.hlo_reader import HloModule, read_module
-from compiler.integrations.vllm_neuron import convert_fx_to_hlo, get_default_pass_manager, run_passes
+from compiler.integrations.vllm_neuron import cache_key, convert_fx_to_hlo, get_default_pass_manager, run_passes
 from compiler.integrations.vllm_neuron.hlo import HloProgram, convert
 from compiler.runtime.client import compile_hlo, device
 from compiler.targets.neuron import KERNEL_TARGET, check, violations
@@ -304,3 +304,57 @@ def test_a_registered_custom_call_aliases_what_it_writes(rules) -> None:
 def test_a_second_lowering_is_refused(rules) -> None:
     with pytest.raises(CompileError, match="has a lowering rule already"):
         compiler.register_lowering(torch.ops.aten.neg.default, lambda b, call: call.args[0])
+
+
+# -- target "neuron" of compile, and cache keys --------------------------------------------------------------
+
+
+def test_compile_for_neuron_writes_the_command_line(tmp_path) -> None:
+    def step(cache, row, position):
+        cache.index_copy_(0, position, row)
+        return cache.sum(0)
+
+    arguments = [torch.zeros(8, 4), torch.ones(1, 4), torch.tensor([3], dtype=torch.int32)]
+    exe = compiler.compile(step, arguments, target="neuron")
+    exe.save(tmp_path / "artifact")
+    assert "neuronx-cc compile --framework XLA model.hlo_module.pb" in (tmp_path / "artifact" / "neuronx-cc.txt").read_text()
+    compiler.load(tmp_path / "artifact")
+    module = read_module(exe.hlo_proto)
+    assert {i.opcode for i in module.entry.instructions} & {"scatter", "dynamic-update-slice"} == {"scatter"}
+    (root,) = (i for i in module.entry.instructions if i.id == module.entry.root)
+    assert root.frontend["neff_output_names"] == "output0,cache"
+    assert exe(*arguments).tolist() == [1, 1, 1, 1]
+
+
+def test_compile_for_neuron_refuses_what_the_hardware_lacks() -> None:
+    with pytest.raises(UnsupportedError, match="f64 is no dtype of the hardware"):
+        compiler.compile(lambda x: x * 2, [torch.ones(3, dtype=torch.float64)], target="neuron")
+
+
+def kernel_graph(config: str, constant_args_key: int = -1, names=("cache", "v")) -> torch.fx.GraphModule:
+    h = Hand(*names)
+    k = h.nki(custom_ops.k_bump, *h.ins, backend_config=config, constant_args_key=constant_args_key)
+    return h.out((k,)).module()
+
+
+def test_a_cache_key_holds_what_changes_the_program_only() -> None:
+    x = [torch.zeros(3), torch.ones(3)]
+    key = cache_key(kernel_graph("a"), x, {0: 0})
+    assert key == cache_key(kernel_graph("a", 7, ("kv", "w")), [torch.ones(3), torch.ones(3)], {0: 0})
+    base = torch.zeros(6)
+    different = [
+        cache_key(kernel_graph("b"), x, {0: 0}),
+        cache_key(kernel_graph("a"), x),
+        cache_key(kernel_graph("a"), [torch.zeros(3), torch.ones(3).double()], {0: 0}),
+        cache_key(kernel_graph("a"), [base[:3], base[3:]], {0: 0}),
+        cache_key(kernel_graph("a"), x, {0: 0}, {"lnc": 1}),
+    ]
+    assert len({key, *different}) == 6
+
+
+def test_a_cache_key_holds_captured_tensors() -> None:
+    keys = set()
+    for value in (1.0, 2.0, 2.0):
+        h = Hand("x", table=torch.full((3,), value))
+        keys.add(cache_key(h.out((h.f(torch.add, h.ins[0], h.attr("table")),)).module(), [torch.ones(3)]))
+    assert len(keys) == 2

@@ -195,7 +195,7 @@ def out_resizes_argument(x):
 
 
 def random(x):
-    return x + torch.rand(4)
+    return x + torch.poisson(x)
 
 
 def mask_gather(x):
@@ -215,7 +215,7 @@ def outside(x):
     [
         (resize_argument, "t_()", "metadata of an argument"),
         (out_resizes_argument, "out=x", "resizes an argument"),
-        (random, "rand", "random"),
+        (random, "poisson", "poisson"),
         (mask_gather, "x[x > 0]", "data of a tensor"),
         (item, "item()", "data of a tensor"),
         (outside, "as_strided", "reaches byte 20"),

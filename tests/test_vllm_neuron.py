@@ -93,6 +93,29 @@ def test_dynamo_names(mangled: str, clean: str) -> None:
     assert neuron.clean_name(mangled) == clean
 
 
+def test_random_numbers_are_refused_with_their_node() -> None:
+    h = Hand("x")
+    gm = h.out((h.f(torch.ops.aten.rand_like.default, h.ins[0]),)).module()
+    with pytest.raises(RuntimeError, match=r"draws random numbers.*rand_like"):
+        neuron.run_passes(gm, example_inputs=[torch.ones(3)])
+
+
+def test_a_graph_that_returns_nothing_has_no_results() -> None:
+    h = Hand("x")
+    h.m("add_", h.ins[0], 1)
+    gm, metadata = neuron.run_passes(h.out(None).module(), example_inputs=[torch.ones(3)])
+    assert metadata["aliasing_output_rewrite"]["io_map"] == {0: 0}
+    assert metadata["aliasing_output_rewrite"]["original_output_count"] == 0
+    assert gm(torch.ones(3))[0].tolist() == [2, 2, 2]
+
+
+def test_an_operator_that_writes_what_it_reads_is_refused() -> None:
+    h = Hand("x")
+    h.f(torch.ops.aliascases.reverse_into.default, h.ins[0], h.ins[0])
+    with pytest.raises(RuntimeError, match="writes the memory that it reads as operand"):
+        neuron.run_passes(h.out((h.ins[0],)).module(), example_inputs=[torch.ones(3)])
+
+
 # -- passes alone ------------------------------------------------------------------------------------
 
 

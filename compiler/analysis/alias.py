@@ -22,6 +22,7 @@ from dialects.alias import Root as RootAttr
 from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp, ConstantOp
 from dialects.types import Geometry, element_bytes, element_name, geometry, lazy_bits
+from dialects.vllm_ir import ImplementedCallOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class AliasAnalysis:
                 self._place(argument, (unknown, *(Root("root", n) for n in sorted(set(numbers)))), False)
 
     def _visit(self, op: Operation) -> None:
-        if isinstance(op, CallOp):
+        if isinstance(op, CallOp | ImplementedCallOp):
             for result, alias in zip(op.outs, op.aliases.data, strict=True):
                 if not is_handle(result):
                     continue

@@ -21,6 +21,7 @@ from compiler.analysis.regions import RUN_CAP, Region, intervals, pieces, region
 from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp
 from dialects.types import Geometry, element_bytes
+from dialects.vllm_ir import ImplementedCallOp
 
 Atoms = slice | np.ndarray
 """A set of atoms: a stretch, or ascending numbers."""
@@ -67,7 +68,7 @@ class Class:
 
 def touches(op: Operation, analysis: AliasAnalysis) -> list[Touch]:
     """What an op does to memory. Operators of unknown behaviour read and may write all of what they can reach."""
-    if isinstance(op, CallOp | CondOp | WhileOp) and op.effects.data is not None:
+    if isinstance(op, CallOp | CondOp | WhileOp | ImplementedCallOp) and op.effects.data is not None:
         reads, writes = set(op.effects.reads() or ()), set(op.effects.writes() or ())
         return [
             touch

@@ -22,7 +22,11 @@ def embedding_bag(
     place = torch.arange(count, dtype=offsets.dtype)
     stops = offsets[1:] if include_last_offset else torch.cat([starts[1:], torch.full_like(starts[:1], count)])
     inside = (place >= starts[:, None]) & (place < stops[:, None])
-    bag_of = torch.where(inside, torch.arange(bags, dtype=offsets.dtype)[:, None], 0).sum(0)
+    # PyTorch's fast path for plain sums does not say which bag an index is in.
+    plain = mode == 0 and padding_idx < 0 and weight.dtype in (torch.float32, torch.float16)
+    bag_of = indices.new_zeros((0,), dtype=offsets.dtype)
+    if not plain:
+        bag_of = torch.where(inside, torch.arange(bags, dtype=offsets.dtype)[:, None], 0).sum(0)
     kept = inside & (indices != padding_idx if padding_idx >= 0 else torch.ones_like(inside))
     sizes = kept.to(offsets.dtype).sum(-1)
     rows = wide(weight.index_select(0, indices.reshape(-1)))

@@ -139,3 +139,59 @@ def trilinear(
         factors.append(tensor)
     product = factors[0] * factors[1] * factors[2]
     return product.sum(sumdim) if sumdim else product
+
+
+@decomposition("_linalg_svd.default")
+def linalg_svd(
+    x: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the eigenvectors of the smaller of A^T A and A A^T in f64; each pair of vectors has a sign of its own."""
+    kind = x.dtype
+    work = x.to(torch.float64)
+    rows, columns = x.shape[-2:]
+    if rows < columns:
+        v, s, uh = linalg_svd(work.mT, full_matrices, compute_uv)
+        return (uh.mT.to(kind), s.to(kind), v.mT.to(kind)) if compute_uv else (v.to(kind), s.to(kind), uh.to(kind))
+    _, vectors = aten._linalg_eigh(work.mT @ work)
+    vectors = vectors.flip(-1)
+    image = work @ vectors
+    s = (image * image).sum(-2).sqrt()
+    s, order = s.sort(dim=-1, descending=True, stable=True)
+    if not compute_uv:
+        return x.new_empty((0,)), s.to(kind), x.new_empty((0,))
+    spread = order.unsqueeze(-2)
+    vectors = vectors.gather(-1, spread.expand(vectors.shape))
+    image = image.gather(-1, spread.expand(image.shape))
+    known = s > 1e-7 * s.amax(-1, keepdim=True) if columns else s > 0
+    left = torch.where(known.unsqueeze(-2), image / torch.where(known, s, 1.0).unsqueeze(-2), 0.0)
+    # Where a singular value is zero, and beyond the columns, any orthonormal vectors do: those of a QR of the others.
+    q, r = linalg_qr(left, "complete" if full_matrices else "reduced")
+    signs = torch.where(known & (r.diagonal(0, -2, -1) < 0), -1.0, 1.0)
+    if q.shape[-1] > columns:
+        signs = torch.cat([signs, signs.new_ones((*signs.shape[:-1], q.shape[-1] - columns))], -1)
+    return (q * signs.unsqueeze(-2)).to(kind), s.to(kind), vectors.mT.to(kind)
+
+
+@decomposition("linalg_pinv.atol_rtol_tensor")
+def linalg_pinv(
+    x: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False
+) -> Tensor:
+    """From the singular values (or, hermitian, the eigenvalues) that are greater than the tolerances."""
+    rows, columns = x.shape[-2:]
+    if not rows * columns:
+        return x.new_empty((*x.shape[:-2], columns, rows))
+    if hermitian:
+        numbers, left = aten._linalg_eigh(x)
+        right = left.mT
+    else:
+        left, numbers, right = aten._linalg_svd(x)
+    size = numbers.abs()
+    absolute = torch.zeros((), dtype=size.dtype) if atol is None else atol.to(size.dtype)
+    if rtol is None:
+        default = torch.full((), torch.finfo(x.dtype).eps * max(rows, columns), dtype=size.dtype)
+        relative = default if atol is None else torch.where(absolute > 0, torch.zeros_like(absolute), default)
+    else:
+        relative = rtol.to(size.dtype)
+    bound = torch.maximum(absolute.unsqueeze(-1), relative.unsqueeze(-1) * size.amax(-1, keepdim=True))
+    inverse = torch.where(size > bound, 1 / numbers, torch.zeros_like(numbers))
+    return (right.mT * inverse.unsqueeze(-2)) @ left.mT

@@ -15,7 +15,7 @@ def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, T
     """The lower median of what is not NaN, which sorts last; NaN where there is nothing else."""
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
-    values, places = x.sort(dim, stable=True)
+    values, places = x.sort(stable=True, dim=dim)
     count = (x == x).to(torch.int64).sum(dim, keepdim=True)
     middle = ((count - 1) // 2).clamp(min=0)
     value, place = values.gather(dim, middle), places.gather(dim, middle)
@@ -33,7 +33,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
-    values, _ = moved.sort(-1, stable=True)
+    values, _ = moved.sort(stable=True, dim=-1)
     counts = (values.unsqueeze(-1) == values.unsqueeze(-2)).to(torch.int64).sum(-1)
     first = counts.argmax(-1, keepdim=True)
     value = values.gather(-1, first)
@@ -44,7 +44,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
 
 
 @decomposition("histc.default")
-def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in bins of equal width; equal bounds stand for the extremes of the data."""
     flat = x.reshape(-1)
     low = torch.as_tensor(float(min), dtype=x.dtype)
@@ -123,19 +123,6 @@ def segment_reduce(
     return found
 
 
-@decomposition("gcd.default")
-def gcd(x: Tensor, y: Tensor) -> Tensor:
-    """Euclid's algorithm for as many steps as the largest numbers of the type can take."""
-    kind = torch.result_type(x, y)
-    a, b = torch.broadcast_tensors(x.to(kind).abs(), y.to(kind).abs())
-    steps = {torch.int64: 92, torch.int32: 46, torch.int16: 24}.get(kind, 13)
-    for _ in range(steps):
-        zero = b == 0
-        rest = a % torch.where(zero, torch.ones_like(b), b)
-        a, b = torch.where(zero, a, b), torch.where(zero, b, rest)
-    return a
-
-
 @decomposition("lcm.default")
 def lcm(x: Tensor, y: Tensor) -> Tensor:
     divisor = torch.gcd(x, y)
@@ -150,3 +137,11 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
     assert output_size is not None
     stop = repeats.cumsum(0)
     return (torch.arange(output_size)[:, None] >= stop).to(repeats.dtype).sum(-1)
+
+
+@decomposition("logspace.default")
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None, **_: object
+) -> Tensor:  # fmt: skip
+    exponents = torch.linspace(float(start), float(end), steps, dtype=torch.float64)
+    return torch.pow(torch.full_like(exponents, float(base)), exponents).to(dtype or torch.get_default_dtype())

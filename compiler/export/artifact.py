@@ -58,11 +58,12 @@ def write(
     stablehlo: str,
     state: Mapping[str, torch.Tensor],
     weights: Literal["include", "omit"] = "include",
+    more: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write the artifact in one step: whoever looks sees the old directory or the new one.
 
     With weights="omit", parameters and buffers are left out; constants and the state of the random generator, which nobody else
-    has, are kept.
+    has, are kept. `more` are files for others to read.
     """
     if weights not in ("include", "omit"):
         raise CompileError(f"weights={weights!r} is neither 'include' nor 'omit'")
@@ -84,6 +85,7 @@ def write(
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "weights": weights}
         document |= signature_to_json(signature)
         files = {HLO: _put(temporary / HLO, hlo), STABLEHLO: _put(temporary / STABLEHLO, stablehlo.encode())}
+        files |= {name: _put(temporary / name, data) for name, data in (more or {}).items()}
         (temporary / "state").mkdir()
         document["state"] = _write_state({name: state[name] for name in sorted(kept)}, temporary, files)
         document["files"] = files

@@ -52,6 +52,8 @@ class _Place:
 def _place(b: Builder, operand: Part, indexed: Mapping[int, ir.Value]) -> _Place | None:
     """Where a window lies, if it is a block of its base in the dimensions that are not indexed."""
     base = b.shape(operand.base)
+    if not base:
+        return None  # a number has no dimension to index
     for options in ({"own": True}, {"exact": True, "unit": True}, {"exact": True}):
         box = find_box(base, operand.window, **options)
         if box is None or box.repeats:

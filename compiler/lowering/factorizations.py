@@ -19,14 +19,14 @@ from compiler.lowering.reductions import add_up, greatest, least
 from compiler.lowering.registry import Call, lowering
 
 
-def _batched(b: Builder, x: ir.Value, trailing: int = 2) -> ir.Value:
+def batched(b: Builder, x: ir.Value, trailing: int = 2) -> ir.Value:
     """Leading dimensions as one."""
     shape = b.shape(x)
     lead = len(shape) - trailing
     return b.reshape(x, (math.prod(shape[:lead]), *shape[lead:]))
 
 
-def _loop(
+def loop(
     b: Builder, steps: int, state: Sequence[ir.Value], body: Callable[..., Sequence[ir.Value]]
 ) -> list[ir.Value]:
     """`state = body(k, *state)` for k in 0..steps-1; the body is emitted once."""
@@ -38,7 +38,7 @@ def _loop(
     return list(op.results)[1:]
 
 
-def _line(b: Builder, x: ir.Value, k: ir.Value, dim: int) -> ir.Value:
+def line(b: Builder, x: ir.Value, k: ir.Value, dim: int) -> ir.Value:
     """Row (dim 1) or column (dim 2) `k` of every matrix, with size 1."""
     zero = b.splat(0, "i32")
     sizes = [1 if d == dim else s for d, s in enumerate(b.shape(x))]
@@ -49,7 +49,7 @@ def _index(b: Builder, shape: tuple[int, ...], dim: int) -> ir.Value:
     return b.iota("i32", shape, dim)
 
 
-def _pick(b: Builder, mask: ir.Value, x: ir.Value, dim: int) -> ir.Value:
+def pick(b: Builder, mask: ir.Value, x: ir.Value, dim: int) -> ir.Value:
     """The one element along `dim` that the mask marks, with size 1; the others may be NaN."""
     return add_up(b, hlo.select(mask, x, like(b, 0, x)), (dim,), keep=True)
 
@@ -122,7 +122,7 @@ def triangular_solve(b: Builder, call: Call) -> list[ir.Value]:
 @lowering("aten.linalg_lu_factor_ex.default")
 def lu_factor(b: Builder, call: Call) -> list[ir.Value]:
     """Partial pivoting: the first entry of greatest magnitude in each column; both factors in one matrix."""
-    x = _batched(b, call.args[0])
+    x = batched(b, call.args[0])
     batch, rows, columns = b.shape(x)
     steps = min(rows, columns)
     if not batch * steps:
@@ -134,7 +134,7 @@ def lu_factor(b: Builder, call: Call) -> list[ir.Value]:
 
     def step(k: ir.Value, matrix: ir.Value, pivots: ir.Value, info: ir.Value) -> list[ir.Value]:
         k_tall = b.broadcast(k, tall)
-        head = _line(b, matrix, k, 2)
+        head = line(b, matrix, k, 2)
         if pivoting:
             size = hlo.abs(head) if kind(b, head) == 2 else hlo.add(hlo.abs(hlo.real(head)), hlo.abs(hlo.imag(head)))
             size = hlo.select(b.compare("GE", tall_row, k_tall), size, like(b, -1, size))
@@ -144,12 +144,12 @@ def lu_factor(b: Builder, call: Call) -> list[ir.Value]:
         else:
             chosen = b.broadcast(k, (batch, 1))
         pivot = b.broadcast(b.reshape(chosen, (batch, 1, 1)), b.shape(x))
-        here, there = _line(b, matrix, k, 1), _pick(b, b.compare("EQ", row, pivot), matrix, 1)
+        here, there = line(b, matrix, k, 1), pick(b, b.compare("EQ", row, pivot), matrix, 1)
         whole = b.shape(x)
         matrix = hlo.select(b.compare("EQ", row, pivot), b.broadcast(here, whole), matrix)
         matrix = hlo.select(b.compare("EQ", row, b.broadcast(k, whole)), b.broadcast(there, whole), matrix)
-        head = _line(b, matrix, k, 2)
-        value = b.broadcast(_line(b, there, k, 2), tall)
+        head = line(b, matrix, k, 2)
+        value = b.broadcast(line(b, there, k, 2), tall)
         zero = b.compare("EQ", value, like(b, 0, value))
         below = hlo.and_(b.compare("GT", tall_row, k_tall), hlo.not_(zero))
         factors = hlo.select(below, hlo.divide(head, value), head)
@@ -165,7 +165,7 @@ def lu_factor(b: Builder, call: Call) -> list[ir.Value]:
         return [matrix, pivots, info]
 
     state = [x, b.splat(0, "i32", (batch, steps)), b.splat(0, "i32", (batch,))]
-    return [b.reshape(v, t[1]) for v, t in zip(_loop(b, steps, state, step), call.types, strict=True)]
+    return [b.reshape(v, t[1]) for v, t in zip(loop(b, steps, state, step), call.types, strict=True)]
 
 
 def _one(b: Builder, tall: ir.Value) -> ir.Value:
@@ -182,7 +182,7 @@ def lu_unpack(b: Builder, call: Call) -> list[ir.Value]:
     steps = min(rows, columns)
     results: list[ir.Value] = []
     if call.arg(3, "unpack_pivots", True):
-        exchanges = _batched(b, pivots, 1)
+        exchanges = batched(b, pivots, 1)
         batch = b.shape(exchanges)[0]
         order = _index(b, (batch, rows), 1)
         position = _index(b, (batch, rows), 1)
@@ -192,12 +192,12 @@ def lu_unpack(b: Builder, call: Call) -> list[ir.Value]:
             other = hlo.dynamic_slice(exchanges, [b.splat(0, "i32"), k], [batch, 1])
             there = b.broadcast(hlo.subtract(other, b.splat(1, "i32", (batch, 1))), wide)
             at_there, at_k = b.compare("EQ", position, there), b.compare("EQ", position, b.broadcast(k, wide))
-            first, second = _pick(b, at_k, order, 1), _pick(b, at_there, order, 1)
+            first, second = pick(b, at_k, order, 1), pick(b, at_there, order, 1)
             order = hlo.select(at_there, b.broadcast(first, wide), order)
             return [hlo.select(at_k, b.broadcast(second, wide), order)]
 
         if batch * steps:
-            (order,) = _loop(b, steps, [order], step)
+            (order,) = loop(b, steps, [order], step)
         square = (batch, rows, rows)
         mark = b.compare("EQ", _index(b, square, 1), b.broadcast(b.reshape(order, (batch, 1, rows)), square))
         results.append(b.reshape(b.convert(mark, b.element(data)), call.types[0][1]))
@@ -229,7 +229,7 @@ def _only_real(b: Builder, call: Call) -> None:
 def geqrf(b: Builder, call: Call) -> list[ir.Value]:
     """Householder reflections: the triangle, and below it the vectors without their leading one; their factors."""
     _only_real(b, call)
-    x = _batched(b, call.args[0])
+    x = batched(b, call.args[0])
     batch, rows, columns = whole = b.shape(x)
     steps = min(rows, columns)
     if not batch * steps:
@@ -238,9 +238,9 @@ def geqrf(b: Builder, call: Call) -> list[ir.Value]:
     tall_row = _index(b, tall, 1)
 
     def step(k: ir.Value, matrix: ir.Value, taus: ir.Value) -> list[ir.Value]:
-        head, k_tall = _line(b, matrix, k, 2), b.broadcast(k, tall)
+        head, k_tall = line(b, matrix, k, 2), b.broadcast(k, tall)
         below, at = b.compare("GT", tall_row, k_tall), b.compare("EQ", tall_row, k_tall)
-        alpha = _pick(b, at, head, 1)
+        alpha = pick(b, at, head, 1)
         rest = hlo.select(below, head, like(b, 0, head))
         tail = add_up(b, hlo.multiply(rest, rest), (1,), keep=True)
         norm = hlo.sqrt(hlo.add(hlo.multiply(alpha, alpha), tail))
@@ -258,7 +258,7 @@ def geqrf(b: Builder, call: Call) -> list[ir.Value]:
         return [matrix, hlo.select(mine, b.broadcast(b.reshape(tau, (batch, 1)), (batch, steps)), taus)]
 
     state = [x, b.splat(0, b.element(x), (batch, steps))]
-    return [b.reshape(v, t[1]) for v, t in zip(_loop(b, steps, state, step), call.types, strict=True)]
+    return [b.reshape(v, t[1]) for v, t in zip(loop(b, steps, state, step), call.types, strict=True)]
 
 
 def _reflected(b: Builder, matrix: ir.Value, vector: ir.Value, tau: ir.Value) -> ir.Value:
@@ -273,7 +273,7 @@ def _reflected(b: Builder, matrix: ir.Value, vector: ir.Value, tau: ir.Value) ->
 def householder_product(b: Builder, call: Call) -> ir.Value:
     """The product of the reflections on the first columns of the identity, the last reflection first."""
     _only_real(b, call)
-    x, taus = _batched(b, call.args[0]), _batched(b, call.args[1], 1)
+    x, taus = batched(b, call.args[0]), batched(b, call.args[1], 1)
     batch, rows, _ = whole = b.shape(x)
     steps = b.shape(taus)[1]
     identity = b.convert(b.compare("EQ", _index(b, whole, 1), _index(b, whole, 2)), b.element(x))
@@ -284,10 +284,10 @@ def householder_product(b: Builder, call: Call) -> ir.Value:
 
     def step(n: ir.Value, product: ir.Value) -> list[ir.Value]:
         k = hlo.subtract(b.splat(steps - 1, "i32"), n)
-        k_tall, head = b.broadcast(k, tall), _line(b, x, k, 2)
+        k_tall, head = b.broadcast(k, tall), line(b, x, k, 2)
         vector = hlo.select(b.compare("GT", tall_row, k_tall), head, like(b, 0, head))
         vector = hlo.select(b.compare("EQ", tall_row, k_tall), like(b, 1, vector), vector)
         tau = hlo.dynamic_slice(taus, [b.splat(0, "i32"), k], [batch, 1])
         return [_reflected(b, product, vector, b.reshape(tau, (batch, 1, 1)))]
 
-    return b.reshape(_loop(b, steps, [identity], step)[0], call.types[0][1])
+    return b.reshape(loop(b, steps, [identity], step)[0], call.types[0][1])

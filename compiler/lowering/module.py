@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
-from jaxlib.mlir.dialects import stablehlo as hlo
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
@@ -31,7 +30,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from compiler.errors import CompileError, UnsupportedError
-from compiler.lowering import load_rules, windows
+from compiler.lowering import control, load_rules, windows
 from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, THROUGH, Call, type_name
 from compiler.lowering.windows import Part
@@ -86,8 +85,8 @@ class _Function:
             ReinterpretOp: self._reinterpret,
             EmptyOp: self._empty,
             ConstantOp: self._constant,
-            ValueCondOp: self._cond,
-            ValueWhileOp: self._while,
+            ValueCondOp: self._control,
+            ValueWhileOp: self._control,
         }
 
     # -- the function --------------------------------------------------------------------------
@@ -265,41 +264,20 @@ class _Function:
         element, shape = self.type(op.value.type)
         self.values[op.value] = windows.constant(self.b, op.data, element, shape)
 
-    # -- control flow ---------------------------------------------------------------------------
-
-    def _cond(self, op: ValueCondOp) -> None:
-        types = [self.b.tensor(*self.type(result.type)) for result in op.outs]
-        captures = [self.value(capture) for capture in op.captures]
-        new = hlo.IfOp(types, self.b.reshape(self.value(op.predicate), ()))
-        for source, target in zip(op.regions, new.regions, strict=True):
-            self._region(op, source.block, target.blocks.append(), captures)
-        self.values.update(zip(op.outs, new.results, strict=True))
-
-    def _while(self, op: ValueWhileOp) -> None:
-        initial = [self.value(value) for value in op.carried]
-        captures = [self.value(capture) for capture in op.captures]
-        types = [value.type for value in initial]
-        new = hlo.WhileOp(types, initial)
-        for source, target in zip(op.regions, new.regions, strict=True):
-            block = target.blocks.append(*types)
-            self._region(op, source.block, block, [*block.arguments, *captures])
-        self.values.update(zip(op.outs, new.results, strict=True))
-
-    def _region(self, op: Operation, source: Block, target: ir.Block, arguments: Sequence[ir.Value]) -> None:
-        """Lower the ops of a region into a block; captured values are used where they are."""
+    def block(self, source: Block, arguments: Sequence[ir.Value]) -> list[ir.Value] | None:
+        """Lower the ops of a region at the insertion point; what it yields, or None where that cannot be lowered."""
         self.values.update(zip(source.args, arguments, strict=True))
-        operations = list(source.ops)
-        last = operations[-1]
-        with ir.InsertionPoint(target):
-            for inner in _live(operations):
-                self._lower(inner)
-            if any(value in self.failed for value in last.operands):
-                self.failed.update(op.results)
-                return
-            values = [self.value(value) for value in last.operands]
-            if isinstance(op, ValueWhileOp) and source is op.condition.block:
-                values = [self.b.reshape(values[0], ())]
-            hlo.return_(values)
+        *_, last = operations = list(source.ops)
+        for inner in _live(operations):
+            self._lower(inner)
+        return None if any(v in self.failed for v in last.operands) else [self.value(v) for v in last.operands]
+
+    def _control(self, op: ValueCondOp | ValueWhileOp) -> None:
+        results = control.lower(self, op)
+        if results is None:
+            self.failed.update(op.results)
+        else:
+            self.values.update(zip(op.results, results, strict=True))
 
     # -- look-ups ------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ def pad(b: Builder, x: ir.Value, value: float | complex, low: Sequence[int], hig
     "aten.clone.default", "aten._to_copy.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
     "aten.contiguous.default", "aten.alias.default", "aten.alias_copy.default", "aten.detach.default",
     "aten.detach_copy.default", "aten.expand.default", "aten.expand_copy.default",
+    "prims.convert_element_type.default",
 )  # fmt: skip
 def copy_of(b: Builder, call: Call) -> ir.Value:
     """The operand in the type and shape of the result."""

@@ -1,4 +1,4 @@
-"""Hurwitz' zeta and the incomplete gamma functions: iterations that end when every element has converged."""
+"""Hurwitz' zeta, the incomplete gamma functions and common divisors: iterations that end when every element has converged."""
 
 from __future__ import annotations
 
@@ -68,6 +68,24 @@ def zeta(b: Builder, s: ir.Value, q: ir.Value) -> ir.Value:
     total = hlo.select(hlo.and_(negative, b.compare("EQ", q, hlo.floor(q))), infinite, total)
     total = hlo.select(b.compare("LT", s, one), nan, total)
     return hlo.select(b.compare("EQ", s, one), infinite, total)
+
+
+@pointwise("aten.gcd.default")
+def gcd(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Euclid's algorithm, until every second number is zero."""
+    zero, one = like(b, 0, x), like(b, 1, x)
+
+    def busy(x: ir.Value, y: ir.Value) -> ir.Value:
+        return b.compare("NE", y, zero)
+
+    def body(x: ir.Value, y: ir.Value) -> list[ir.Value]:
+        going = busy(x, y)
+        rest = hlo.remainder(x, hlo.select(going, y, one))
+        return [hlo.select(going, y, x), hlo.select(going, rest, y)]
+
+    if b.element(x)[0] != "u":
+        x, y = hlo.abs(x), hlo.abs(y)
+    return _until(b, [x, y], busy, body)[0]
 
 
 def _gamma_parts(b: Builder, a: ir.Value, x: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -78,9 +78,11 @@ class Executable:
         training: Mapping[str, bool] | None = None,
         stages: Mapping[str, str | Callable[[], str]] | None = None,
         options: Any = None,
+        files: Mapping[str, bytes] | None = None,
     ):
         """`state` holds the tensors of arguments that are no inputs, where `owner` has none of that name; `stages` the
-        texts for `ir`; `options` those of `compiler.runtime.client.compile_options`."""
+        texts for `ir`; `options` those of `compiler.runtime.client.compile_options`; `files` go into a saved artifact as
+        they are."""
         parts = export_hlo.interface(hlo)
         if (parts.parameters, parts.results) != (signature.parameters, signature.results):
             raise CompileError("the HLO module and the signature disagree on parameters or results")
@@ -94,6 +96,7 @@ class Executable:
         self._stablehlo = stablehlo
         self._stages = dict(stages or {})
         self._options = options
+        self._files = dict(files or {})
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         self._guards = Guards(signature)
@@ -123,7 +126,7 @@ class Executable:
         """Write an artifact (docs/artifact.md) with the present state; "omit" leaves parameters and buffers out."""
         with self._lock:
             state = self._state.available()
-            artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights)
+            artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights, self._files)
 
     def bind(self, state: Mapping[str, torch.Tensor] | torch.nn.Module) -> Executable:
         """Use these tensors, by name, as the state from now on. They are not copied: calls write into them."""

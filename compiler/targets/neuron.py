@@ -61,6 +61,14 @@ LIMIT = 1 << 31
 SIZE_LIMIT = (1 << 31) - 1
 
 
+COMMAND_FILE = "neuronx-cc.txt"
+
+
+def command_line(target: str = "trn2", hlo: str = "model.hlo_module.pb") -> str:
+    """How the Neuron compiler is called on a saved artifact, as documented; it has not been run here."""
+    return f"neuronx-cc compile --framework XLA {hlo} --target {target} --auto-cast none --output model.neff\n"
+
+
 class Violation(NamedTuple):
     """One thing the target does not accept: what, why, and the user's line."""
 

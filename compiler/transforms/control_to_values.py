@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from compiler.analysis.memories import Memory
@@ -15,6 +15,7 @@ from compiler.locations import source_of
 from compiler.transforms.function_state import FunctionState, type_of_value
 from compiler.transforms.memory_state import Emitter
 from dialects.control import CondOp, ControlOp, ValueCondOp, ValueWhileOp, WhileOp, arguments_of, block_effects
+from dialects.fx import integer
 
 Sweep = Callable[[Sequence[Operation], FunctionState], None]
 """Emits the value form of each op in front of it."""
@@ -74,7 +75,7 @@ def _region_of_values(
     for inner in reversed(old[:-1]):
         block.erase_op(inner)
     for handle in reversed(handles):
-        block.erase_arg(handle)  # type: ignore[arg-type]
+        block.erase_arg(handle)
     region = block.parent
     assert region is not None
     return op.detach_region(region)
@@ -93,7 +94,10 @@ class CondBecomesValueCond(RewritePattern):
         touched = _touched(op, state, emitter)
         types = [*map(type_of_value, op.outs), *(v.type for v in touched.values[: len(touched.written)])]
         regions = [_region_of_values(op, block, 0, touched, state, True, self.sweep) for block, *_ in list(arguments_of(op))]
-        new = ValueCondOp.create(operands=[predicate, *touched.values], result_types=types, regions=regions)
+        count = len(touched.written)
+        properties: dict[str, Attribute] = {"updates": integer(count)} if count else {}
+        operands = [predicate, *touched.values]
+        new = ValueCondOp.create(operands=operands, result_types=types, properties=properties, regions=regions)
         emitter.place(new)
         _bind(op, list(new.results), touched, state, emitter)
 

@@ -55,6 +55,9 @@ class _Flattener:
         self.bindings = cast(Bindings, function.attributes["alias.bindings"]).data
         self.plan = cast(Plan, function.attributes["alias.plan"]).data
         self.table = cast(Table, function.attributes["alias.table"]).data
+        self.owners: dict[int, list[int]] = {}
+        for number, binding in enumerate(self.bindings):
+            self.owners.setdefault(binding.parameter, []).append(number)
         self.states: dict[int, MemoryState] = {}
         self.given: list[SSAValue] = []
 
@@ -97,7 +100,7 @@ class _Flattener:
         return value
 
     def _owner(self, parameter: int) -> int:
-        owners = [number for number, binding in enumerate(self.bindings) if binding.parameter == parameter]
+        owners = self.owners[parameter]
         if len(owners) > 1:
             names = " and ".join(self.bindings[number].name for number in owners)
             raise UnsupportedError(

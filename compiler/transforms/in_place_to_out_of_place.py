@@ -28,7 +28,8 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from compiler.transforms.control_to_values import CondBecomesValueCond, WhileBecomesValueWhile
 from compiler.transforms.function_state import FunctionState, type_of_value
-from compiler.transforms.memory_state import Emitter, Key
+from compiler.transforms.memory_state import Emitter, Key, same_width
+from compiler.transforms.overlapping_fill import MASKED_FILLS, fill_overlapping
 from compiler.transforms.remove_dead_values import erase_dead_values
 from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
 from dialects.control import CondOp, WhileOp, YieldOp
@@ -70,6 +71,9 @@ class CallBecomesValueCall(RewritePattern):
         writes = tuple(a.operand for a in accesses if a.kind == "write")
         reads = {a.operand for a in accesses if a.kind == "read"}
         emitter = Emitter(op)
+        if self._is_overlapping_fill(op):
+            self._fill_overlapping(op, emitter)
+            return
         if writes:
             self._refuse_order_dependence(op, reads, writes)
         operands = [
@@ -112,6 +116,20 @@ class CallBecomesValueCall(RewritePattern):
         for number, value in zip(writes, call.results[len(op.outs) :], strict=True):
             self.state.write(op.args[number], value, emitter)
 
+    def _is_overlapping_fill(self, op: CallOp) -> bool:
+        """A masked fill of a window that meets elements twice, by a mask and a value that live elsewhere."""
+        if op.target.data not in MASKED_FILLS:
+            return False
+        key, memory = self.state.key(op.operands[0]), self.state.place(op.operands[0]).memory
+        elsewhere = all(self.state.place(other).memory is not memory for other in op.operands[1:])
+        plain = not key.lazy and same_width(key.element, memory.element)
+        return elsewhere and plain and self_overlaps(_region(key)) is True
+
+    def _fill_overlapping(self, op: CallOp, emitter: Emitter) -> None:
+        target, mask, *rest = op.operands
+        value = self.state.read(rest[0], emitter) if rest else op.arguments.data[2]
+        fill_overlapping(self.state.state(target), self.state.key(target), self.state.read(mask, emitter), value, emitter)
+
     def _bind_results(self, op: CallOp, values: list[SSAValue], emitter: Emitter) -> None:
         for alias, handle, value in zip(op.aliases.data, op.results, values, strict=True):
             if alias.kind == "fresh":
@@ -136,6 +154,9 @@ class CallBecomesValueCall(RewritePattern):
                 if second[:2] == key[:2]:
                     if other in writes:
                         raise _refusal(op, f"{op.target.data} writes the same memory through two operands")
+                    if not pointwise and (op.value is None or op.value.data.target == op.target.data):
+                        # Nothing but the operator itself says what it does, and that is not element by element.
+                        raise _refusal(op, f"{op.target.data} writes the memory that it reads as operand {other}")
                     continue
                 if relation(bytes_, _region(second)) is Relation.DISJOINT:
                     continue

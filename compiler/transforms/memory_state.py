@@ -169,6 +169,10 @@ class MemoryState:
         """Make `value`, of the declared element type and shape, the newest one."""
         self.value, self.known, self._last_insert = value, {}, None
 
+    def whole(self, element: str, emitter: Emitter) -> SSAValue:
+        """All elements now, as wide as `element`."""
+        return self._as(element, emitter)
+
     def final(self, emitter: Emitter) -> SSAValue:
         """The whole memory as its declared element type and shape."""
         element, dims = self.memory.element, self.memory.dims

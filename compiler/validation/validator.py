@@ -21,7 +21,7 @@ from compiler.locations import source_of
 from compiler.reference import entry
 from compiler.validation.audit import audit
 from compiler.validation.inputs import Arguments, arguments_of, copies
-from compiler.validation.observe import Difference, Observation, difference, has_memory, observe, observed
+from compiler.validation.observe import Difference, Observation, difference, given_up, has_memory, observe, observed
 from compiler.validation.reduce import Check, Failing, reduce
 from dialects.alias import Table
 from dialects.fx import CallOp
@@ -153,14 +153,16 @@ class Validator:
         for arguments in self.rounds:
             own = copies(arguments)
             after = observed(run(own), own)
-            if found := difference(observe(program, arguments), after):
+            before = observe(program, arguments)
+            if found := difference(before, after, given_up(program, arguments, before)):
                 raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
 
     def _compare(
         self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]
     ) -> None:
         for arguments in self.rounds:
-            found = difference(observe(before, arguments), after(arguments))
+            expected = observe(before, arguments)
+            found = difference(expected, after(arguments), given_up(before, arguments, expected))
             if found is not None:
                 raise _report(name, Failing(before, arguments, found), check)
 
@@ -177,7 +179,8 @@ def check_emitted(validator: Validator, module: ModuleOp) -> None:
 def _changed(module: ModuleOp, arguments: Sequence[torch.Tensor], transform: Transform) -> Difference | None:
     after = module.clone()
     transform(after)
-    return difference(observe(module, arguments), observe(after, arguments))
+    before = observe(module, arguments)
+    return difference(before, observe(after, arguments), given_up(module, arguments, before))
 
 
 def _report(name: str, failing: Failing, check: Check) -> ValidationError:

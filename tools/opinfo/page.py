@@ -56,7 +56,8 @@ def text(results: data.Results) -> str:
     lines += rest
     tagged = core(results)
     counts = Counter(entry.split(":")[0] for entry in tagged.values())
-    lines += ["", "## Overloads", "", f"Core ATen: {len(tagged)} overloads, " + ", ".join(f"{n} {k}" for k, n in counts.most_common()) + ".", ""]
+    figures = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+    lines += ["", "## Overloads", "", f"Core ATen: {len(tagged)} overloads, {figures}.", ""]
     lines += ["| overload | core | how | samples run | passed |", "|---|---|---|---|---|"]
     for name in sorted({*tagged, *(n for n in results["overloads"] if n.startswith("aten."))}):
         run, passed = results["overloads"].get(name, (0, 0))

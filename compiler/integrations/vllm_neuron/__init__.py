@@ -11,6 +11,7 @@ from typing import Any
 
 from compiler.integrations.vllm_neuron import tables
 from compiler.integrations.vllm_neuron.aliasing import AliasingOutputRewritePass
+from compiler.integrations.vllm_neuron.caching import cache_key
 from compiler.integrations.vllm_neuron.devices import DeviceRewriterPass
 from compiler.integrations.vllm_neuron.hlo import HloProgram, convert, convert_fx_to_hlo
 from compiler.integrations.vllm_neuron.kernels import NkiKernelWriteBackendConfigPass
@@ -26,6 +27,7 @@ __all__ = [
     "InPlaceToOutOfPlacePass",
     "NkiKernelWriteBackendConfigPass",
     "HloProgram",
+    "cache_key",
     "clean_name",
     "convert",
     "convert_fx_to_hlo",

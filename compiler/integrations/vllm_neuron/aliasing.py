@@ -20,6 +20,7 @@ class AliasingOutputRewritePass:
     """
 
     name: ClassVar[str] = "aliasing_output_rewrite"
+    recompiles: ClassVar[bool] = True
 
     def run(self, gm: fx.GraphModule, **kwargs: Any) -> tuple[fx.GraphModule, dict[str, Any]]:
         """Rewrite in place. `example_inputs`, when given, say more about shared memory than the graph's metadata.
@@ -59,8 +60,8 @@ def output_node(graph: fx.Graph) -> fx.Node:
 
 
 def flat_results(output: fx.Node) -> list[Any]:
-    """The leaves of the output, in order."""
-    return pytree.tree_leaves(_plain(output.args[0]))
+    """The leaves of the output, in order; a graph that returns None has no results."""
+    return [] if output.args[0] is None else pytree.tree_leaves(_plain(output.args[0]))
 
 
 def _plain(value: Any) -> Any:

@@ -113,6 +113,7 @@ class DeviceRewriterPass:
     """Every device becomes the target, wherever it stands."""
 
     name: ClassVar[str] = "device_rewriter"
+    recompiles: ClassVar[bool] = True
 
     def run(self, gm: fx.GraphModule, **kwargs: Any) -> tuple[fx.GraphModule, dict[str, Any]]:
         """Rewrite in place. `target_device` is the device as text, "xla" by default.
@@ -134,13 +135,15 @@ class DeviceRewriterPass:
             return torch.device(kind, 0) if form == "device" else target
 
         for graph in graphs_of(gm):
+            first = count
             for node in graph.graph.nodes:
                 if node.op in ("call_function", "call_method"):
                     before = count
                     call = map_devices(node, change)
                     if count > before:
                         node.target, node.args, node.kwargs = call
-            graph.recompile()
+            if count > first:
+                graph.recompile()
         return gm, {"rewrite_count": count}
 
 

@@ -102,11 +102,12 @@ def convert(
     outputs = [of_input[aliases[k]] if k in aliases else f"output{k}" for k in range(len(flat.results))]
     proto = finish_for_neuron(to_hlo(lower(module, target="neuron"), names, outputs))
     check(proto)
+    number_of = {argument: number for number, argument in enumerate(flat.parameters)}
     parameters = tuple(position_of[n] for n in flat.parameters)
     return HloProgram(
         proto,
         parameters,
         tensors,
         tuple(sorted(set(range(len(host.placeholders))) - set(parameters))),
-        {result: flat.parameters.index(argument) for result, argument in sorted(aliases.items())},
+        {result: number_of[argument] for result, argument in sorted(aliases.items())},
     )

@@ -24,7 +24,7 @@ from compiler.frontend.kernels import READERS, KernelReader, is_kernel
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import captured_graph
 from compiler.integrations.vllm_neuron.devices import Call, map_devices
-from compiler.locations import node_name
+from compiler.locations import node_name, source_of
 from compiler.program import Leaf, Program
 from compiler.reference import entry
 from dialects.fx import CallOp
@@ -82,10 +82,23 @@ def import_host(
     captured = captured_graph(gm, gm.graph, example_inputs)
     importer = _NeuronImporter(captured, kernels)
     program = importer.program()
+    _refuse_random(program)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     by_name = {node.name: node for node in placeholders}
     inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
-    return HostProgram(gm, program, placeholders, inputs, importer.env, program.out_leaves)
+    nothing = next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0] is None
+    return HostProgram(gm, program, placeholders, inputs, importer.env, () if nothing else program.out_leaves)
+
+
+def _refuse_random(program: Program) -> None:
+    block = entry(program.module).body.block
+    for argument, value in zip(program.arguments, block.args, strict=True):
+        if argument.kind == "generator":
+            location, node = source_of(next(iter(value.uses)).operation)
+            raise UnsupportedError(
+                "the graph draws random numbers, and a pure graph has no state to draw them from",
+                location=location, node=node, hint="pass the random tensor as an input, or switch dropout to eval mode",
+            )  # fmt: skip
 
 
 class _NeuronImporter(Importer):

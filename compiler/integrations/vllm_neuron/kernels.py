@@ -24,6 +24,7 @@ class NkiKernelWriteBackendConfigPass:
     """Compiles each distinct kernel and signature once and stores what the compiler says."""
 
     name: ClassVar[str] = "nki_kernel_backend_config_pass"
+    recompiles: ClassVar[bool] = True
 
     def __init__(self, kernel_compiler: KernelCompiler | None = None) -> None:
         self.kernel_compiler = kernel_compiler
@@ -37,11 +38,12 @@ class NkiKernelWriteBackendConfigPass:
         compiled: dict[Any, tuple[str, dict[int, int]]] = {}
         count = 0
         for graph in graphs_of(gm):
-            for node in graph.graph.nodes:
-                if node.op == "call_function" and is_kernel_call(node):
-                    count += 1
-                    self._configure(graph, node, compiled)
-            graph.recompile()
+            calls = [node for node in graph.graph.nodes if node.op == "call_function" and is_kernel_call(node)]
+            for node in calls:
+                self._configure(graph, node, compiled)
+            if calls:
+                graph.recompile()
+            count += len(calls)
         return gm, {"kernel_call_count": count}
 
     def _configure(self, gm: fx.GraphModule, node: fx.Node, compiled: dict[Any, tuple[str, dict[int, int]]]) -> None:

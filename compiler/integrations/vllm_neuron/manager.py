@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class FXPass(Protocol):
-    """A pass gives back the module and its metadata; one that gives back the module alone has none."""
+    """A pass gives back the module and its metadata; one that gives back the module alone has none.
+
+    The manager recompiles the module, unless the pass says that it does so itself (`recompiles`).
+    """
 
     name: ClassVar[str]
 
@@ -56,7 +59,8 @@ class FXPassManager:
             except Exception as error:
                 raise RuntimeError(f"FX pass {each.name!r} failed: {error}") from error
             gm, found = outcome if isinstance(outcome, tuple) else (outcome, {})
-            gm.recompile()
+            if not getattr(each, "recompiles", False):
+                gm.recompile()
             metadata[each.name] = found
             log.debug("%s: %s", each.name, _readable(found, gm))
             _dump(gm, workdir, f"{number:02d}_after_{each.name}")

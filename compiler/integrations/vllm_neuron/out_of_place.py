@@ -46,6 +46,7 @@ class InPlaceToOutOfPlacePass:
     """
 
     name: ClassVar[str] = "inplace_to_outofplace"
+    recompiles: ClassVar[bool] = True
 
     def run(self, gm: fx.GraphModule, **kwargs: Any) -> tuple[fx.GraphModule, dict[str, Any]]:
         """Rewrite in place.
@@ -61,8 +62,7 @@ class InPlaceToOutOfPlacePass:
             graph = _Rewrite(host, writes, contract).graph()
         except Exception as error:
             raise RuntimeError(f"In-place to out-of-place rewrite failed: {error}") from error
-        gm.graph = graph
-        gm.recompile()
+        gm.graph = graph  # which recompiles the module
         return gm, contract.metadata() if contract.added else {}
 
 
@@ -87,18 +87,17 @@ class _Rewrite:
         self.arguments: list[fx.Node] = []
         for number, node in enumerate(host.inputs):
             self.arguments.append(inputs[node] if node is not None else self._constant(host.program.arguments[number].name))
-        parameters: list[fx.Node] = []
-        for number in range(len(types)):
-            owners = [i for i, b in enumerate(self.bindings) if b.parameter == number]
-            if len(owners) != 1:
-                names = " and ".join(self.bindings[i].name for i in owners)
+        owner: dict[int, int] = {}
+        for argument, binding in enumerate(self.bindings):
+            other = owner.setdefault(binding.parameter, argument)
+            if binding.parameter >= 0 and other != argument:
+                names = f"{self.bindings[other].name} and {binding.name}"
                 raise UnsupportedError(f"{names} share memory, and a view reaches from one into the other",
                                        hint="pass the whole tensor once")  # fmt: skip
-            parameters.append(self._parameter(owners[0], types[number].get_shape()))
+        parameters = [self._parameter(owner[number], kind.get_shape()) for number, kind in enumerate(types)]
         results = self.exporter.run(host.function, parameters)
         for output, parameter in host.function.attributes["alias.table"].data:  # type: ignore[attr-defined]
-            owner = next(i for i, b in enumerate(self.bindings) if b.parameter == parameter)
-            self._memories[owner] = (results[output], *tensor_type_of(host, output))
+            self._memories[owner[parameter]] = (results[output], *tensor_type_of(host, output))
         tensors = self._results(results)
         self._output(tensors)
         return new

@@ -20,6 +20,7 @@ class CollectiveReplicaGroupsPass:
     """Stores `meta["replica_groups"]`, a full partition of the world, on every functional collective."""
 
     name: ClassVar[str] = "collective_replica_groups"
+    recompiles: ClassVar[bool] = True
 
     def __init__(self, resolver: GroupResolver | None = None) -> None:
         self.resolver = resolver or resolve_process_group

@@ -72,3 +72,15 @@ func.func @another_type(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
   } : (tensor<4xf32>), (tensor<i1>) -> (tensor<4xf32>)
   func.return %0 : tensor<4xf32>
 }
+// -----
+func.func @update_of_another_type(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<i1> {
+  // expected-error @below {{what is updated has types tensor<i1>, not tensor<4xf32>}}
+  %0 = fx.value_cond %p captures(%x, %p) updates 1 then {
+  ^bb0(%a: tensor<4xf32>, %q: tensor<i1>):
+    fx.yield %q : tensor<i1>
+  } else {
+  ^bb1(%b: tensor<4xf32>, %r: tensor<i1>):
+    fx.yield %r : tensor<i1>
+  } : (tensor<i1>, tensor<4xf32>, tensor<i1>) -> tensor<i1>
+  func.return %0 : tensor<i1>
+}

@@ -3,7 +3,7 @@
 // What one branch writes through a view is a result of both; the branch that does not write gives the old value.
 // CHECK-LABEL: func.func @main(%{{.*}}: tensor<8xf32>, %{{.*}}: tensor<i1>) -> tensor<8xf32>
 // CHECK-SAME:    alias.table = #alias.table<0 = 0>
-// CHECK:         %[[NEW:.*]] = fx.value_cond %{{.*}} captures(%{{.*}}) then {
+// CHECK:         %[[NEW:.*]] = fx.value_cond %{{.*}} captures(%{{.*}}) updates 1 then {
 // CHECK-NEXT:    ^{{.*}}(%[[A:.*]]: tensor<8xf32>):
 // CHECK-NEXT:      %[[V:.*]] = fx.extract %[[A]] <[4] strides [1] offset 2>
 // CHECK-NEXT:      %[[N:.*]] = fx.value_call "aten.neg.default"(%[[V]])
