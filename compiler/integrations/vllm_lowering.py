@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from compiler.analysis.alias import argument_attributes
@@ -54,8 +55,9 @@ def functionalize(
     given = [a.get("fx.name") for a in argument_attributes(function) if DONATED in a]
     names = {name.data for name in given if isinstance(name, StringAttr)}
     donated = tuple(node for node in graph.nodes if node.op == "placeholder" and node.name in names)
-    for node in donated if context is not None else ():
-        context.donate(node)
+    if context is not None:
+        for node in donated:
+            context.donate(node)
     return donated
 
 
@@ -100,7 +102,7 @@ def _emit(
     handles = [n for _, value in bind(facts(provider.op), node.args, node.kwargs) for n in _nodes(value)]
     clones: dict[int, fx.Node] = {}
     for number, copy in copies.items():
-        keywords = {"memory_format": torch.contiguous_format} if copy.row_major else {}
+        keywords: dict[str, Any] = {"memory_format": torch.contiguous_format} if copy.row_major else {}
         clone = clones[number] = graph.call_function(CLONE, (handles[number],), keywords)
         clone.meta = {k: v for k, v in node.meta.items() if k not in METADATA}
         for key in METADATA:
@@ -108,7 +110,7 @@ def _emit(
                 clone.meta[key] = CLONE(value.detach(), **keywords)
     position = iter(range(len(handles)))
     arguments = {
-        p.name: fx.node.map_arg(value, lambda n: clones.get(number := next(position), n))
+        p.name: map_arg(value, lambda n: clones.get(next(position), n))
         for p, value in bind(facts(provider.op), node.args, node.kwargs)
     }
     positional = [p for p in facts(provider.op).parameters if not p.keyword_only]
@@ -152,7 +154,7 @@ def _describe_call(
 
 def _nodes(value: Any) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.node.map_arg(value, lambda n: found.append(n) or n)
+    map_arg(value, lambda n: found.append(n) or n)
     return found
 
 
