@@ -46,15 +46,15 @@ def plainly(tensor: torch.Tensor) -> torch.Tensor:
     return torch._neg_view(tensor) if tensor.is_neg() else tensor
 
 
-def stretch(entry: dict[str, Any], argument: torch.Tensor, count: int) -> tuple[slice, torch.Tensor]:
-    """The part of a parameter's `count` bytes that the argument's storage holds, and these bytes of the storage.
-
-    A view may meet bytes between those of the argument's own window.
-    """
-    storage = argument.untyped_storage()
-    start = (argument.storage_offset() - entry["offset"]) * argument.element_size()
-    low, high = max(start, 0), min(start + count, storage.nbytes())
-    return slice(low - start, high - start), torch.empty(0, dtype=torch.uint8).set_(storage, low, (high - low,), (1,))
+def assign(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Copy, also into a window that overlaps itself, which PyTorch refuses as a whole."""
+    try:
+        target.copy_(value)
+    except RuntimeError:
+        if not target.dim():
+            raise
+        for part, item in zip(target.unbind(0), value.unbind(0), strict=True):
+            assign(part, item)
 
 
 def reaches(entry: dict[str, Any]) -> bool:
@@ -141,28 +141,21 @@ class Replay:
             return []
         bound = [(entry, argument) for entry, argument in zip(self.index["arguments"], arguments, strict=True)]
         buffers: list[Any] = []
-        before: list[torch.Tensor] = []
         for number, kind in enumerate(self.index["parameters"]):
             dtype = DTYPES[kind["element"]]
             memory = torch.zeros(math.prod(kind["shape"]) * dtype.itemsize, dtype=torch.uint8)
             for entry, argument in bound:
                 if entry["parameter"] == number and reaches(entry):
-                    part, given = stretch(entry, argument, memory.numel())
-                    memory[part] = given
-            before.append(memory.clone())
+                    assign(window(memory, entry), plainly(argument).detach())
             value = memory.view(dtype).view(kind["shape"])
             buffers.append(_jax.dlpack_managed_tensor_to_buffer(to_dlpack(value), self.device, None, True))
         outputs = self.executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
         results = [from_dlpack(_jax.buffer_to_dlpack_managed_tensor(o[0].block_until_ready(), None)) for o in outputs]
         results = [result.reshape(-1).view(torch.uint8) for result in results]
         for alias in self.index["aliases"]:
-            value = results[alias["output"]]
-            changed = value != before[alias["parameter"]]
             for entry, argument in bound:
                 if entry["parameter"] == alias["parameter"] and reaches(entry):
-                    part, target = stretch(entry, argument, value.numel())
-                    target[changed[part]] = value[part][changed[part]]
-                    torch.autograd.graph.increment_version(argument)
+                    assign(plainly(argument).detach(), window(results[alias["output"]], entry))
         return results
 
     def _build(self, node: dict[str, Any], outputs: list[torch.Tensor]) -> Any:

@@ -1,8 +1,7 @@
 """The memory of an HLO parameter: found through an argument, lent or given to XLA without a copy, then checked.
 
 Whether a run was in place is decided by one thing, the output's pointer. Misaligned memory, and memory that cannot be
-handed over, is run on a copy, and the new value is then copied back. A view may reach elements between those of an
-argument's window, so it is copied as a whole; where other arguments lie in between, only the bytes that have changed.
+handed over, is run on a copy; the new value is then copied back into the arguments' windows and nowhere else.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ class Memory:
         )
         self._lead = next((p for p in self._places if p.window.numel), self._places[0])
         self._held: _Held | None = None
-        self._before: torch.Tensor | None = None
 
     def lend(self, tensors: Sequence[torch.Tensor], addresses: Sequence[int], staged: bool) -> Any:
         """An XLA buffer with the parameter's present value; of the memory itself wherever that is possible."""
@@ -77,10 +75,7 @@ class Memory:
         start = self.address - storage.data_ptr()
         inside = 0 <= start <= storage.nbytes() - self.bytes and start % self._dtype.itemsize == 0
         if staged or not inside or not self.bytes:
-            copy = self._staged(tensors)
-            if staged and self.donated:
-                self._before = copy.reshape(-1).view(torch.uint8).clone()
-            return _import(copy, self.donated)
+            return _import(self._staged(tensors), self.donated)
         buffer = _import(raw(storage, self._dtype, start, self._window), self.donated)
         if not self.donated and buffer.unsafe_buffer_pointer() == self.address:
             self._keep(tensor, buffer)
@@ -99,15 +94,6 @@ class Memory:
         self._held = None
         value = to_torch(output).untyped_storage()
         copied = 0
-        stretch, before, self._before = self._stretch(tensors), self._before, None
-        if stretch is not None:
-            new = raw(value, torch.uint8, 0, Window((self.bytes,), (1,)))
-            if before is None:
-                stretch.copy_(new)
-                return self.bytes
-            changed = new != before
-            stretch[changed] = new[changed]
-            return int(changed.sum())
         for place in self._places:
             if place.window.numel:
                 target = raw(tensors[place.argument].untyped_storage(), place.dtype, *self._own(tensors, place))
@@ -116,8 +102,8 @@ class Memory:
         return copied
 
     def forget(self) -> None:
-        """Drop what is kept."""
-        self._held = self._before = None
+        """Drop the kept buffer."""
+        self._held = None
 
     def _keep(self, tensor: torch.Tensor, buffer: Any) -> None:
         def drop(dead: weakref.ref[torch.Tensor]) -> None:
@@ -126,23 +112,12 @@ class Memory:
 
         self._held = _Held(weakref.ref(tensor, drop), self.address, buffer)
 
-    def _stretch(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """The bytes of the parameter in the arguments' storage, when all of them are there."""
-        storage = tensors[self._lead.argument].untyped_storage()
-        start = self.address - storage.data_ptr()
-        if start < 0 or start + self.bytes > storage.nbytes():
-            return None
-        return raw(storage, torch.uint8, start, Window((self.bytes,), (1,)))
-
     def _own(self, tensors: Sequence[torch.Tensor], place: _Place) -> tuple[int, Window]:
         """An argument's window, as it is in its own storage."""
         return 0, Window(place.window.sizes, place.window.strides, int(tensors[place.argument].storage_offset()))
 
     def _staged(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The parameter's value in new memory: all of it, or the arguments' windows where that is all there is."""
-        stretch = self._stretch(tensors)
-        if stretch is not None:
-            return raw(stretch.clone().untyped_storage(), self._dtype, 0, self._window)
+        """The parameter's value in new memory: the arguments' windows, and zeros in the gaps."""
         memory = torch.zeros(self.bytes, dtype=torch.uint8).untyped_storage()
         for place in self._places:
             if place.window.numel:

@@ -31,6 +31,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--children", type=int, default=2, help="processes at a time")
     add("--steps", type=int, default=12, help="most statements of a program")
     add("--seconds", type=float, default=SECONDS, help="how long one program may take")
+    add("--between-elements", action="store_true", help="with compile and replay too: as_strided views that meet bytes "
+        "between an argument's elements, which a run on a copy does not carry back")  # fmt: skip
     add("--no-shrink", action="store_true", help="print failing programs as they are")
     add("--failures", type=int, default=10, help="how many failures of different reasons to print")
     add("--refusals", action="store_true", help="print an example of every reason to refuse as well")
@@ -43,7 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when nothing was wrong and nothing crashed."""
     options = _arguments().parse_args(argv)
     console = Console()
-    contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops)
+    contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops,
+                       between_elements=options.between_elements or options.mode not in ("compile", "replay"))  # fmt: skip
     items: list[int | Program] = list(options.only or range(options.seed, options.seed + options.count))
     if options.replay:
         saved = [Program.from_json(path.read_text()) for path in options.replay]

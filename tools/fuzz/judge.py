@@ -15,13 +15,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 MOVES = frozenset(
-    """copy_ clone _to_copy cat stack index index_select gather where index_put_ index_put _index_put_impl_ index_copy_
-    index_copy index_fill_ index_fill fill_ fill zero_ masked_fill_ masked_fill scatter_ scatter masked_scatter_ flip roll
-    repeat constant_pad_nd empty empty_like new_empty empty_strided new_empty_strided zeros zeros_like new_zeros ones
-    ones_like new_ones full full_like new_full take put_ lift_fresh lift_fresh_copy _unsafe_view select_scatter
-    slice_scatter diagonal_scatter as_strided_scatter _reshape_alias resize_ set_ contiguous tril triu tril_ triu_
-    _foreach_copy_ _foreach_zero_ unfold_copy view_copy squeeze_copy permute_copy t_copy split_copy unbind_copy
-    store_ store_and_old_ exchange_ fill_list_""".split()
+    [
+        "copy_", "clone", "_to_copy", "cat", "stack", "index", "index_select", "gather", "where", "index_put_",
+        "index_put", "_index_put_impl_", "index_copy_", "index_copy", "index_fill_", "index_fill", "fill_",
+        "fill", "zero_", "masked_fill_", "masked_fill", "scatter_", "scatter", "masked_scatter_", "flip",
+        "roll", "repeat", "constant_pad_nd", "empty", "empty_like", "new_empty", "empty_strided",
+        "new_empty_strided", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full",
+        "full_like", "new_full", "take", "put_", "lift_fresh", "lift_fresh_copy", "_unsafe_view",
+        "select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", "_reshape_alias",
+        "resize_", "set_", "contiguous", "tril", "triu", "tril_", "triu_", "_foreach_copy_", "_foreach_zero_",
+        "unfold_copy", "view_copy", "squeeze_copy", "permute_copy", "t_copy", "split_copy", "unbind_copy",
+        "store_", "store_and_old_", "exchange_", "fill_list_"
+    ]  # fmt: skip
 )
 """ATen operators that only move elements: any bits may go through them while no dtype changes."""
 

@@ -172,14 +172,10 @@ class Program:
 
     @staticmethod
     def from_json(text: str) -> Program:
-        data: Any = json.loads(text)
-
-        def plain(entry: dict[str, Any]) -> dict[str, Any]:
-            return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-
+        data = json.loads(text)
         return Program(
             tuple(Storage(**s) for s in data["storages"]),
-            tuple(Argument(**plain(a)) for a in data["arguments"]),
+            tuple(Argument(**a | {k: tuple(a[k]) for k in ("sizes", "strides")}) for a in data["arguments"]),
             tuple(Step(tuple(s["results"]), s["text"], tuple(s["operands"])) for s in data["steps"]),
             tuple(data["outputs"]), data["bare"], data["order_dependent"], data["seed"],
         )  # fmt: skip

@@ -7,6 +7,7 @@ import math
 import torch
 
 from tools.fuzz.generate import Draft, Proposal, Rule
+from tools.fuzz.judge import offsets
 from tools.fuzz.program import DTYPES
 
 VIEWS: list[Rule] = []
@@ -202,7 +203,7 @@ def reach(d: Draft, name: str) -> tuple[int, int]:
     spans: list[tuple[int, int]] = []
     for argument in (d.names[parameter] for parameter in d.program.parameters):
         if argument.untyped_storage()._cdata == tensor.untyped_storage()._cdata and argument.numel():
-            last = int(sum((n - 1) * s for n, s in zip(argument.shape, argument.stride())))
+            last = sum(int(n - 1) * s for n, s in zip(argument.shape, argument.stride()))
             start = int(argument.storage_offset()) * argument.element_size()
             spans.append((start, start + (last + 1) * argument.element_size()))
     if not spans:
@@ -235,7 +236,17 @@ def as_strided(d: Draft) -> Proposal | None:
     need = 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
     if need > last - first:
         return None
-    return f"{{0}}.as_strided({sizes}, {strides}, {d.rng.randint(first, last - need)})", (name,), 1
+    offset = d.rng.randint(first, last - need)
+    if not d.options.between_elements and not _among_elements(d, name, d.names[name].as_strided(sizes, strides, offset)):
+        return None
+    return f"{{0}}.as_strided({sizes}, {strides}, {offset})", (name,), 1
+
+
+def _among_elements(d: Draft, name: str, view: torch.Tensor) -> bool:
+    """Whether a view meets only bytes that are elements of some argument, or of fresh memory."""
+    storage = d.names[name].untyped_storage()._cdata
+    given = [t for t in (d.names[a] for a in d.program.parameters) if t.untyped_storage()._cdata == storage]
+    return not given or set(offsets(view)) <= {int(byte) for t in given for byte in offsets(t)}
 
 
 @_view

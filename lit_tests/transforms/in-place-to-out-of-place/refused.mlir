@@ -43,7 +43,7 @@ func.func @main(%x: memref<?xf32> {alias.root = #alias.root<0, 16 bytes>}) {
 
 // One memory as what is read and what is written, by an operator that is not known to be element-wise.
 func.func @main(%x: memref<8xf32> {alias.root = #alias.root<0, 32 bytes>}) {
-  // expected-error @below {{own.reverse_into.default writes the memory that operand 0 of the same call reads}}
+  // expected-error @below {{own.reverse_into.default writes the memory that it reads as operand 0}}
   fx.call "own.reverse_into.default"(%x, %x) effects<read 0, read 1, write 1> results<> : (memref<8xf32>, memref<8xf32>) -> ()
   func.return
 }
