@@ -472,7 +472,43 @@ def empty_cases() -> list[Case]:
     return cases
 
 
+def linear_algebra_cases() -> list[Case]:
+    square = t(3, 4, 4) + 3 * torch.eye(4)
+    positive = square @ square.mT
+    factors, pivots, _ = torch.linalg.lu_factor_ex(square)
+    reflections, taus = torch.geqrf(t(5, 3))
+    return [
+        case("linalg_cholesky_ex", positive), case("linalg_cholesky_ex", positive, upper=True), case("cholesky", positive),
+        case("linalg_solve_triangular", square, t(3, 4, 2), upper=True), case("triangular_solve", t(4, 2), square[0]),
+        case("linalg_solve_triangular", square, t(2, 4), upper=False, left=False, unitriangular=True),
+        case("linalg_lu_factor_ex", square), case("linalg_lu_factor_ex", t(2, 5, 3)), case("linalg_lu_factor_ex", t(3, 5)),
+        case("linalg_lu_factor_ex", torch.zeros(3, 3)),
+        case("linalg_lu_factor_ex", t(3, 3, dtype=c64)), case("lu_unpack", factors, pivots),
+        case("geqrf", t(5, 3)), case("geqrf", t(2, 3, 5)), case("geqrf", torch.eye(3)),
+        case("linalg_householder_product", reflections, taus), case("linalg_householder_product", t(4, 0), t(0)),
+    ]
+
+
+def special_cases() -> list[Case]:
+    grid = torch.linspace(-4.3, 20, 31)
+    degrees = torch.arange(-1, 9).to(f32)[:, None]
+    names = [f"{kind}chebyshev_polynomial_{letter}" for kind in ("", "shifted_") for letter in "tuvw"]
+    names += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"]
+    return [
+        *(case(f"special_{name}", torch.linspace(-1.25, 1.25, 8), degrees, tolerance=(1e-4, 1e-4)) for name in names),
+        case("special_zeta", torch.tensor([1.5, 2.0, 3.0, 7.0, 1.0, 0.5])[:, None], grid, tolerance=(1e-5, 1e-5)),
+        case("igamma", torch.tensor([0.0, 0.3, 2.0, 30.0])[:, None], grid.abs(), tolerance=(1e-5, 1e-6)),
+        case("igammac", torch.tensor([0.0, 0.3, 2.0, 30.0])[:, None], grid.abs(), tolerance=(1e-5, 1e-6)),
+        case("gcd", torch.tensor([0, 12, -18, 7, 2**40])[:, None], torch.tensor([0, 8, -27, 2**20])),
+        case("digamma", torch.tensor([0.0, -0.0, 1.0, 2.5, -1.0])), case("digamma", torch.tensor([0, 1, -2])),
+        case("nextafter", torch.tensor([0.0, 1.0, inf, -1.0]), torch.tensor([1.0, 0.0, 0.0, nan])),
+        case("searchsorted.Tensor", torch.tensor([3.0, 1.0, 2.0]), torch.tensor([1.5, 3.0]), sorter=torch.tensor([1, 2, 0])),
+    ]  # fmt: skip
+
+
 FAMILIES = {
+    "linear algebra": linear_algebra_cases(),
+    "special": special_cases(),
     "elementwise": elementwise_cases(),
     "shaping": shaping_cases(),
     "reduction": reduction_cases(),

@@ -27,6 +27,7 @@ def _arguments() -> argparse.ArgumentParser:
     run.add_argument("--fresh", action="store_true", help="forget the journal")
     run.add_argument("--children", type=int, default=2, help="processes at a time")
     run.add_argument("--limit", type=int, default=6, help="samples per entry and dtype")
+    run.add_argument("--part", type=int, default=1, metavar="N", help="only every N-th unit of the list")
     run.add_argument("--dtype", action="append", help="only this type, such as float32; may be repeated")
     run.add_argument("--variant", action="append", help="only this variant: function, in-place or out; may be repeated")
     run.add_argument("--show", action="store_true", help="print every verdict that is not passed")
@@ -68,6 +69,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         for unit in units(names)
         if (not options.dtype or unit.dtype in options.dtype) and (not options.variant or unit.variant in options.variant)
     ]
+    work = work[:: options.part]
     journal: Path = options.journal
     journal.parent.mkdir(parents=True, exist_ok=True)
     if options.fresh:
