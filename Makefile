@@ -4,10 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 N      ?= 200
 JOBS   ?= 2
+MODE   ?= compile
+SEED   ?= 0
 export OMP_NUM_THREADS = 1
 export PYTHONPATH = .
 
-.PHONY: venv demo test lint types unit lit lit-shell bench fuzz clean
+.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed clean
 
 venv: $(VENV)/.stamp
 
@@ -43,7 +45,10 @@ bench: venv
 	@$(BIN)/python -m benchmarks
 
 fuzz: venv
-	@$(BIN)/python tools/fuzz.py $(N)
+	@$(BIN)/python -m tools.fuzz $(N) --mode $(MODE) --seed $(SEED) --children $(JOBS)
+
+fuzz-malformed: venv
+	@$(BIN)/python -m tools.fuzz.malformed $(N) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .hypothesis lit_tests/.lit_test_times.txt

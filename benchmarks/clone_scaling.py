@@ -1,6 +1,6 @@
 """Clone elimination as programs grow: time per op at 1k, 10k and 100k ops with 10% clones, and the exponent.
 
-    python -m benchmarks.clone_scaling [largest]
+    PYTHONPATH=. python benchmarks/clone_scaling.py [largest]
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from compiler.analysis.clone_plan import plan_clones
 from compiler.transforms.eliminate_clones import apply_plan
-from dialects.alias import ELEMENTWISE, ResultAlias, Root, RootData, effects, results
+from dialects.alias import ResultAlias, Root, RootData, effects, results
 from dialects.fx import CallOp, Operand, integer
 from dialects.types import handle_type
 
 HIDDEN = 64
+FRESH = ResultAlias("fresh")
 
 
 class Graph:
@@ -30,7 +31,7 @@ class Graph:
         self.block = Block(arg_types=arguments)
         self.count = 0
 
-    def call(self, target: str, *operands: SSAValue, kind: Attribute, reads=(), writes=(), alias=ResultAlias("fresh"), extra=()):
+    def call(self, target: str, *operands: SSAValue, kind: Attribute, reads=(), writes=(), alias=FRESH, extra=()):
         op = CallOp.create(
             operands=operands,
             result_types=[kind],
@@ -39,8 +40,8 @@ class Graph:
                 "arguments": ArrayAttr([*map(Operand, range(len(operands))), *map(integer, extra)]),
                 "effects": effects(reads, writes),
                 "aliases": results([alias]),
+                **({"pointwise": UnitAttr()} if writes and target.startswith(("aten.add", "aten.copy", "aten.mul")) else {}),
             },
-            attributes={ELEMENTWISE: UnitAttr()} if target.startswith(("aten.add", "aten.copy", "aten.mul")) else {},
         )
         self.block.add_op(op)
         self.count += 1
@@ -128,7 +129,8 @@ def main(largest: int = 100_000) -> None:
         while size <= largest:
             count, removed, kept, seconds = measure(build(size))
             exponent = f"{math.log(seconds / before[1]) / math.log(count / before[0]):5.2f}" if before else "     "
-            print(f"{name:9s} {count:7d} ops  {removed:6d} gone {kept:6d} kept  {seconds:7.2f} s  {seconds / count * 1e6:6.1f} us/op  {exponent}")
+            each = seconds / count * 1e6
+            print(f"{name:9s} {count:7d} ops  {removed:6d} gone {kept:6d} kept  {seconds:7.2f} s  {each:6.1f} us/op  {exponent}")
             before = count, seconds
             size *= 10
 

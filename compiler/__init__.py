@@ -13,12 +13,18 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from compiler.errors import CompileError, GuardError, UnsupportedError
+from compiler.errors import CompileError, GuardError, UnsupportedError, ValidationError
 
 if TYPE_CHECKING:
+    import torch
+
+    from compiler.integrations.fx_clones import CloneReport
     from compiler.runtime.executable import Executable
 
-__all__ = ["CompileError", "Executable", "GuardError", "UnsupportedError", "compile", "load"]
+__all__ = [
+    "CompileError", "Executable", "GuardError", "UnsupportedError", "ValidationError", "compile", "eliminate_clones", "load",
+    "register_custom_call", "register_lowering",
+]  # fmt: skip
 
 
 def compile(
@@ -28,6 +34,7 @@ def compile(
     donate: Sequence[int | str] | str = (),
     target: str = "xla",
     trust: bool = False,
+    validate: bool = False,
     xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """Compile a PyTorch program that may mutate its arguments and its module's state.
@@ -37,17 +44,67 @@ def compile(
         example_inputs: positional arguments, nested as the program takes them. Their shapes, strides, dtypes, Python
             values and sharing of memory are what calls must have. An exported program brings its own.
         donate: inputs whose memory the caller gives up: indices, names, or "all".
-        target: "xla".
+        target: "xla", or "neuron": only what the Neuron compiler is documented to accept, checked before anything is written.
         trust: load a `.pt2` file even if that runs code from it.
+        validate: check every pass by running the program before and after it on random inputs (slow).
         xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.
 
     Raises:
+        ValidationError: a pass changed what the program computes, or an operator aliases or writes memory undeclared.
         UnsupportedError: the program is valid PyTorch, and HLO or this compiler cannot express it.
         CompileError: the input is wrong. Both carry the user's source line.
     """
     from compiler.compilation import compile_program
 
-    return compile_program(program, example_inputs, donate=donate, target=target, trust=trust, xla_flags=xla_flags)
+    return compile_program(
+        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags
+    )
+
+
+def register_lowering(op: Any, rule: Any) -> None:
+    """Say how an operator of yours becomes StableHLO.
+
+    Args:
+        op: `torch.ops.ns.name`, one of its overloads, or "ns::name".
+        rule: `rule(builder, call)` gives the results as MLIR values, and after them the new value of every operand that the
+            operator's schema marks as written (`call.writes`), in order.
+    """
+    from compiler.lowering.custom import register_lowering
+
+    register_lowering(op, rule)
+
+
+def register_custom_call(
+    op: Any, target: str, *, backend_config: str = "", frontend_attributes: Mapping[str, str] | None = None
+) -> None:
+    """Lower an operator of yours to one custom call on its tensor operands.
+
+    Operands that the schema marks as written come back as additional results, declared as aliases of the operands.
+    """
+    from compiler.lowering.custom import register_custom_call
+
+    register_custom_call(op, target, backend_config=backend_config, frontend_attributes=frontend_attributes)
+
+
+
+def eliminate_clones(
+    gm_or_graph: torch.fx.GraphModule | torch.fx.Graph,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    donated: Sequence[int | str | torch.fx.Node] = (),
+) -> CloneReport:
+    """Remove from an FX graph, in place, the copies that nothing can tell from their source.
+
+    Args:
+        example_inputs: one per placeholder; without them, the placeholders' `meta["val"]` or `meta["example_value"]`.
+        donated: placeholders, by position, name or node, whose memory the caller gives up.
+
+    Returns:
+        What is gone (`removed`, `bytes_saved`), and for each copy that stays the reason (`kept`).
+    """
+    from compiler.integrations import fx_clones
+
+    return fx_clones.eliminate_clones(gm_or_graph, example_inputs, donated=donated)
 
 
 def load(directory: str | PathLike[str]) -> Executable:

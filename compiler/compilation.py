@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, UnitAttr
 
 from compiler.errors import CompileError
 from compiler.export.hlo import to_hlo
-from compiler.export.signature import signature_of
+from compiler.export.signature import Signature, signature_of
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.frontend.inputs import Captured
@@ -22,14 +22,19 @@ from compiler.program import Program
 from compiler.reference import entry
 from compiler.runtime.client import compile_options
 from compiler.runtime.executable import Executable
+from compiler.targets.neuron import COMMAND_FILE, command_line
+from compiler.targets.neuron import check as check_neuron
+from compiler.targets.neuron_module import finish_for_neuron
 from compiler.transforms.decompose import Decompose
+from compiler.transforms.eliminate_clones import eliminate_whole_copies, has_writers_without_twin
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias
+from compiler.validation.checks import Checks, Validation
 from compiler.verify import verify
 from dialects.alias import DONATED
 from dialects.fx import CallOp
 
-TARGETS = ("xla",)
+TARGETS = ("xla", "neuron")
 
 
 @dataclass
@@ -53,6 +58,7 @@ def compile_program(
     donate: Sequence[int | str] | str = (),
     target: str = "xla",
     trust: bool = False,
+    validate: bool = False,
     xla_flags: Mapping[str, str | bool | int] | None = None,
 ) -> Executable:
     """See `compiler.compile`."""
@@ -67,19 +73,30 @@ def compile_program(
     function = entry(imported.module)
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
     stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
+    checks = Validation(captured, imported) if validate else Checks()
+    if has_writers_without_twin(function):
+        with stages.measure("eliminate clones"):
+            checks.apply("eliminate-clones", imported.module, lambda module: eliminate_whole_copies(entry(module)))
     with stages.measure("out of place"):
-        make_out_of_place(function)
+        checks.apply("in-place-to-out-of-place", imported.module, lambda module: make_out_of_place(entry(module)))
     with stages.measure("decompose"):
-        Decompose().apply(Context(), imported.module)
+        checks.apply("decompose", imported.module, lambda module: Decompose().apply(Context(), module))
     with stages.measure("verify"):
         verify(imported.module)
     with stages.measure("StableHLO"):
-        stablehlo = lower(imported.module, target=target)
+        stablehlo = checks.lowered(imported.module, lambda module: lower(module, target=target))
     with stages.measure("HLO"):
         signature = signature_of(imported, function)
         names = [b.name for b in signature.bindings]
         inputs = [", ".join(names[a] for a in signature.bound(p)) for p in range(len(signature.parameters))]
-        proto = to_hlo(stablehlo, inputs)
+        proto = to_hlo(stablehlo, inputs, _output_names(signature, inputs) if target == "neuron" else ())
+    checks.exported(imported.module, stablehlo, proto)
+    files: dict[str, bytes] = {}
+    if target == "neuron":
+        with stages.measure("target"):
+            proto = finish_for_neuron(proto)
+            check_neuron(proto)
+            files[COMMAND_FILE] = command_line().encode()
     executable = Executable(
         signature,
         proto,
@@ -89,9 +106,17 @@ def compile_program(
         training=imported.training,
         stages=_stage_texts(captured, imported.module, donate),
         options=compile_options(**xla_flags) if xla_flags else None,
+        files=files,
     )
     executable.timings, executable.counts = stages.seconds, stages.counts
+    checks.executable(executable)
     return executable
+
+
+def _output_names(signature: Signature, parameters: Sequence[str]) -> list[str]:
+    """The aliased output is called like its parameter."""
+    aliased = {alias.output: parameters[alias.parameter] for alias in signature.aliases}
+    return [aliased.get(k, f"output{k}") for k in range(len(signature.results))]
 
 
 def _stage_texts(captured: Captured, functional: ModuleOp, donate: Sequence[int | str] | str) -> dict[str, Any]:

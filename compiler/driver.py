@@ -20,10 +20,12 @@ from compiler.errors import CompileError
 from compiler.pipeline import DEFAULT, PASSES, TARGETS, Pipeline, UsageError
 
 if TYPE_CHECKING:
+    import torch
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
     from compiler.diagnostics import Diagnostic
+    from compiler.validation.validator import Validator
 
 _SPLIT = "// -----"
 
@@ -43,6 +45,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--split-input-file", action="store_true", help=f"treat what stands between lines '{_SPLIT}' as separate inputs")
     add("--verify-diagnostics", action="store_true", help="compare errors with `// expected-error {{text}}` comments")
     add("--verify-each", action="store_true", help="verify after every pass, not only before the first and after the last")
+    add("--validate", action="store_true", help="check every pass by running the program before and after it on random inputs")
+    add("--check-artifact", metavar="DIR", help="check a saved artifact, its tables against its HLO bytes, and stop")
     add("--print-ir-after-all", action="store_true", help="print the program after every pass to standard error")
     add("--print-op-generic", action="store_true", help="print the generic form of every operation")
     add("--print-debuginfo", action="store_true", help="print locations")
@@ -50,6 +54,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--timing", action="store_true", help="print the time of every step to standard error")
     add("--trust", action="store_true", help="load a .pt2 file although loading it can run code from it")
     add("--traceback", action="store_true", help="show where in the compiler an error was raised")
+    add("--remarks", choices=("text", "json", "yaml"), help="print why copies stay to standard error")
     add("--list-passes", action="store_true", help="list the passes and stop")
     return parser
 
@@ -75,7 +80,17 @@ class _Run:
 
         return to_text(module, generic=self.options.print_op_generic, locations=self.options.print_debuginfo)
 
-    def compile(self, module: ModuleOp) -> str | bytes:
+    def validator(self, module: ModuleOp, examples: Sequence[torch.Tensor | None]) -> Validator:
+        from compiler.validation.observe import has_memory
+        from compiler.validation.validator import Validator, entry
+
+        with self.timed("validate"):
+            found = Validator.of(module, examples)
+            if has_memory(entry(module)):
+                found.operators(module)
+            return found
+
+    def compile(self, module: ModuleOp, examples: Sequence[torch.Tensor | None] = ()) -> str | bytes:
         """Verify, run the passes, verify, write."""
         from compiler.emit import emit, has_handles
         from compiler.ir_text import make_context
@@ -95,10 +110,24 @@ class _Run:
             if options.verify_each:
                 verify(result)
 
-        pipeline.run(make_context(options.allow_unregistered_dialect), module, after)
+        context = make_context(options.allow_unregistered_dialect)
+        validator = self.validator(module, examples) if options.validate else None
+        checked = None if validator is None else lambda each, result: validator.apply(
+            each.name, result, lambda m: each.apply(context, m)
+        )  # fmt: skip
+        pipeline.run(context, module, after, checked)
         if pipeline.passes and not options.verify_each:
             with self.timed("verify"):
                 verify(module)
+        if options.remarks:
+            from compiler.remarks import collect, render
+
+            sys.stderr.write(render(collect(module), options.remarks).rstrip("\n") + "\n")
+        if validator is not None and options.target in ("stablehlo", "hlo-text", "hlo-proto"):
+            with self.timed("validate"):
+                from compiler.validation.validator import check_emitted
+
+                check_emitted(validator, module)
         with self.timed(f"write {options.target}"):
             return self.text(module) if options.target == "mlir" else emit(module, options.target)
 
@@ -137,8 +166,8 @@ class _Run:
             from compiler.frontend import import_pt2
 
             with self.timed("import"):
-                module = import_pt2(path, trust=self.options.trust).module
-            return self.compile(module)
+                program = import_pt2(path, trust=self.options.trust)
+            return self.compile(program.module, [program.state.get(a.name) for a in program.arguments])
 
         self.guarded(run, path, outputs, found)
         return outputs, [diagnostic.text for diagnostic in found]
@@ -269,6 +298,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write("".join(f"{name:{width}}  {entry.help}\n" for name, entry in PASSES.items()))
         return 0
     try:
+        if options.check_artifact is not None:
+            from compiler.validation.artifact import check_artifact
+
+            sys.stdout.write(check_artifact(options.check_artifact))
+            return 0
         pipeline = None if options.passes is None else Pipeline.parse(options.passes)
         run = _Run(options, pipeline)
         name = "<stdin>" if options.input == "-" else options.input

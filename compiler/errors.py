@@ -25,3 +25,19 @@ class UnsupportedError(CompileError):
 
 class GuardError(CompileError, RuntimeError):
     """A call breaks what was assumed when the program was compiled; nothing has run."""
+
+
+class ValidationError(CompileError):
+    """A pass changed what the program computes, or an operator does what its schema does not say.
+
+    Attributes:
+        pass_name: the pass that is at fault ("import" for what the operators say of themselves).
+        slice: the text of a minimal program that shows the fault, or "".
+    """
+
+    def __init__(
+        self, message: str, *, pass_name: str, slice: str = "", location: str = "", node: str = "", hint: str = ""
+    ):
+        self.pass_name, self.slice = pass_name, slice
+        hint += f"\n{slice}" if slice else ""
+        super().__init__(f"pass {pass_name}: {message}", location=location, node=node, hint=hint)

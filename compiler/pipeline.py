@@ -26,6 +26,14 @@ PASSES: dict[str, Entry] = {
     "print-alias": Entry(
         "compiler.transforms.print_alias:PrintAlias", "annotate every handle with its root and byte region"
     ),
+    "donate-activations": Entry(
+        "compiler.transforms.donate_activations:DonateActivations",
+        "make calls that may consume their activations functional, and arguments given to them donated",
+    ),
+    "lower-implementations": Entry(
+        "compiler.transforms.lower_implementations:LowerImplementations",
+        "choose an implementation for each call that has several; what it would overwrite is copied first",
+    ),
     "eliminate-clones": Entry(
         "compiler.transforms.eliminate_clones:EliminateClones", "remove copies that nothing can tell from their source"
     ),
@@ -35,6 +43,9 @@ PASSES: dict[str, Entry] = {
     ),
     "decompose": Entry(
         "compiler.transforms.decompose:Decompose", "replace value calls without a lowering rule by simpler ones"
+    ),
+    "resolve-replica-groups": Entry(
+        "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
     ),
     "remove-dead-values": Entry(
         "compiler.transforms.remove_dead_values:RemoveDeadValues", "remove pure operations whose results nobody uses"
@@ -90,9 +101,16 @@ class Pipeline:
         context: Context,
         module: ModuleOp,
         after: Callable[[ModulePass, ModuleOp, float], None] = lambda _pass, _module, _seconds: None,
+        apply: Callable[[ModulePass, ModuleOp], None] | None = None,
     ) -> None:
-        """Apply every pass; `after` sees each one with the module it left and the seconds it took."""
+        """Apply every pass; `after` sees each one with the module it left and the seconds it took.
+
+        `apply` stands in for the pass's own `apply`: validation runs the program before and after.
+        """
         for each in self.passes:
             start = time.perf_counter()
-            each.apply(context, module)
+            if apply is None:
+                each.apply(context, module)
+            else:
+                apply(each, module)
             after(each, module, time.perf_counter() - start)

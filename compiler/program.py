@@ -28,7 +28,7 @@ class Argument:
     """One argument of the IR function; also on the function as attributes `fx.name` and `fx.kind`."""
 
     name: str
-    kind: Literal["input", "parameter", "buffer", "constant"]
+    kind: Literal["input", "parameter", "buffer", "constant", "generator"]
 
 
 @dataclass

@@ -8,17 +8,18 @@ aliased results back, and rebuilds the outputs from the plan. Neither shares cod
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
 from xdsl.dialects.builtin import DictionaryAttr, MemRefType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from compiler.errors import CompileError
 from compiler.torch_types import DTYPES, overload, python_argument
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
+from dialects.control import CondOp, ValueCondOp, ValueWhileOp, WhileOp, YieldOp
 from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp, ValueCallOp
 from dialects.types import Geometry, element_name, geometry
 
@@ -35,34 +36,77 @@ def entry(module: ModuleOp) -> FuncOp:
     raise CompileError("the module has no function @main")
 
 
-def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
+Watch = Callable[[Operation, Sequence[Any]], Callable[[Sequence[torch.Tensor]], None]]
+"""Told of an op and its operands before the op runs; what it returns is told of the results."""
+
+
+def run_handles(module: ModuleOp, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run a program over handles; arguments are mutated in place, results alias as eager PyTorch's do."""
-    block = entry(module).body.block
-    values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
     with torch.no_grad():
-        for op in block.ops:
-            if isinstance(op, CallOp):
-                operands = [values[v] for v in op.args]
-                results = _call(op.target.data, op.arguments.data, op.keywords, operands)
-                for value, alias, result in zip(op.outs, op.aliases.data, _flat(results, len(op.outs)), strict=True):
-                    values[value] = operands[alias.operand] if alias.kind == "same" else result
-            elif isinstance(op, ConstantOp):
-                values[op.value] = _constant(op)
-            elif isinstance(op, ReturnOp):
-                return [values[v] for v in op.operands]
-            else:
-                raise CompileError(f"{op.name} cannot be run in eager PyTorch")
-    raise CompileError("@main has no func.return")
+        return _run_block(entry(module).body.block, arguments, watch)
 
 
-def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
-    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan."""
+def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = None) -> Tensors:
+    """What a block over handles returns or yields; `watch` is told of its own ops, not of those in regions."""
+    values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        operands = [values[v] for v in op.operands]
+        if isinstance(op, CallOp):
+            done = watch(op, operands) if watch is not None else None
+            results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), len(op.outs))
+            if done is not None:
+                done(results)
+            for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
+                values[value] = operands[alias.operand] if alias.kind == "same" else result
+        elif isinstance(op, ConstantOp):
+            values[op.value] = constant_tensor(op)
+        elif isinstance(op, CondOp | WhileOp):
+            results = _branch(op, operands) if isinstance(op, CondOp) else _loop(op, operands)
+            values.update((value, _fresh(value, result)) for value, result in zip(op.outs, results, strict=True))
+        elif isinstance(op, ReturnOp | YieldOp):
+            return operands
+        else:
+            raise CompileError(f"{op.name} cannot be run in eager PyTorch")
+    raise CompileError("a block has no terminator")
+
+
+def _branch(op: CondOp, operands: Sequence[Any]) -> Tensors:
+    return _run_block((op.then if operands[0].item() else op.otherwise).block, operands[1:])
+
+
+def _loop(op: WhileOp, operands: Sequence[Any]) -> Tensors:
+    carried, captures = list(operands[: len(op.carried)]), operands[len(op.carried) :]
+    places = op.condition.block.args[: len(carried)]
+    while True:
+        carried = [_fresh(place, value) for place, value in zip(places, carried, strict=True)]
+        if not _run_block(op.condition.block, [*carried, *captures])[0].item():
+            return carried
+        carried = _run_block(op.body.block, [*carried, *captures])
+
+
+def _fresh(place: SSAValue, value: torch.Tensor) -> torch.Tensor:
+    """Memory of its own, in the layout that the handle's type says."""
+    window = geometry(cast(MemRefType[Attribute], place.type))
+    if 0 in window.strides:  # elements that share memory have one value: they may as well not share it
+        return value.clone()
+    return torch.empty_strided(window.sizes, window.strides, dtype=value.dtype).copy_(value)
+
+
+def run_values(
+    module: ModuleOp,
+    arguments: Sequence[torch.Tensor],
+    run: Callable[[FuncOp, Tensors], Tensors] | None = None,
+) -> Tensors:
+    """Run a purified function on the original arguments: written ones are updated, outputs follow the plan.
+
+    `run` computes the body; without it PyTorch does, op by op.
+    """
     function = entry(module)
     bindings = cast(Bindings, function.attributes["alias.bindings"]).data
     types = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
     parameters = [_parameter(number, kind, bindings, arguments) for number, kind in enumerate(types)]
     with torch.no_grad():
-        results = compute(function, [p.clone() for p in parameters])
+        results = (run or compute)(function, [p.clone() for p in parameters])
         for output, parameter in cast(Table, function.attributes["alias.table"]).data:
             memory = _parameter(parameter, types[parameter], bindings, arguments)
             memory.copy_(results[output])
@@ -75,21 +119,29 @@ def run_values(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Tensors:
     return outputs
 
 
-def compute(function: FuncOp, parameters: Sequence[torch.Tensor]) -> Tensors:
+def compute(function: FuncOp, parameters: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
     """Run the body of a purified function as a pure function of its parameters."""
-    block = function.body.block
-    values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, parameters, strict=True))
     with torch.no_grad():
-        for op in block.ops:
-            if isinstance(op, ReturnOp):
-                return [values[v] for v in op.operands]
-            results = _compute_op(op, [values[v] for v in op.operands])
-            for value, result in zip(op.results, results, strict=True):
-                kind = cast(TensorType[Attribute], value.type)
-                if tuple(result.shape) != kind.get_shape():
-                    raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
-                values[value] = result.to(DTYPES[element_name(kind.element_type)])
-    raise CompileError("@main has no func.return")
+        return _compute_block(function.body.block, parameters, watch)
+
+
+def _compute_block(block: Block, arguments: Sequence[torch.Tensor], watch: Watch | None = None) -> Tensors:
+    """What a block over values returns or yields."""
+    values: dict[SSAValue, torch.Tensor] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        if isinstance(op, ReturnOp | YieldOp):
+            return [values[v] for v in op.operands]
+        operands = [values[v] for v in op.operands]
+        done = watch(op, operands) if watch is not None else None
+        results = _compute_op(op, operands)
+        if done is not None:
+            done(results)
+        for value, result in zip(op.results, results, strict=True):
+            kind = cast(TensorType[Attribute], value.type)
+            if tuple(result.shape) != kind.get_shape():
+                raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
+            values[value] = result.to(DTYPES[element_name(kind.element_type)])
+    raise CompileError("a block has no terminator")
 
 
 def _compute_op(op: Operation, operands: Tensors) -> Tensors:
@@ -113,12 +165,22 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             return [base]
         case ReinterpretOp():
             element = element_name(cast(TensorType[Attribute], op.result.type).element_type)
+            kind = cast(TensorType[Attribute], op.result.type)
+            if not operands[0].numel():
+                return [torch.empty(kind.get_shape(), dtype=DTYPES[element])]
             return [operands[0].contiguous().view(DTYPES[element]).clone()]
         case EmptyOp():
             kind = cast(TensorType[Attribute], op.value.type)
             return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
         case ConstantOp():
-            return [_constant(op)]
+            return [constant_tensor(op)]
+        case ValueCondOp():
+            return _compute_block((op.then if operands[0].item() else op.otherwise).block, operands[1:])
+        case ValueWhileOp():
+            carried, captures = operands[: len(op.carried)], operands[len(op.carried) :]
+            while _compute_block(op.condition.block, [*carried, *captures])[0].item():
+                carried = _compute_block(op.body.block, [*carried, *captures])
+            return carried
         case _:
             raise CompileError(f"{op.name} cannot be run in eager PyTorch")
 
@@ -137,7 +199,7 @@ def _flat(results: Any, count: int) -> Tensors:
     return [r for r in flat if isinstance(r, torch.Tensor)][:count]
 
 
-def _constant(op: ConstantOp) -> torch.Tensor:
+def constant_tensor(op: ConstantOp) -> torch.Tensor:
     kind = cast(MemRefType[Attribute] | TensorType[Attribute], op.value.type)
     dtype = DTYPES[element_name(kind.element_type)]
     data = torch.frombuffer(bytearray(op.data.data.data), dtype=dtype) if op.data.data.data else torch.empty(0, dtype=dtype)
@@ -177,9 +239,13 @@ def _resolved(argument: torch.Tensor) -> torch.Tensor:
 def _window(flat: torch.Tensor, element: str, window: Geometry) -> torch.Tensor:
     """A window on a flat tensor, as another element type when `element` is given."""
     flat = flat.contiguous()
-    typed = flat.view(DTYPES[element]) if element and flat.numel() else flat
-    if element and not flat.numel():
-        typed = flat.new_empty(0, dtype=DTYPES[element])
+    if element:
+        # Memory may end in the middle of a wider element, which the window does not meet.
+        dtype = DTYPES[element]
+        whole = flat.numel() * flat.element_size() // dtype.itemsize * dtype.itemsize // flat.element_size()
+        typed = flat[:whole].view(dtype) if whole else flat.new_empty(0, dtype=dtype)
+    else:
+        typed = flat
     return typed.as_strided(window.sizes, window.strides, window.offset + typed.storage_offset())
 
 

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from compiler.locations import node_name, place
 from dialects.fx import CallOp
+from dialects.types import element_bytes, geometry
+from dialects.vllm_ir import ImplementedCallOp
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,23 @@ class Remark:
 
 def site(op: Operation) -> Site:
     """The operation, its FX node and its source line."""
-    return Site(op.target.data if isinstance(op, CallOp) else op.name, node_name(op.location), place(op.location))
+    return Site(op.target.data if isinstance(op, CallOp | ImplementedCallOp) else op.name, node_name(op.location), place(op.location))
+
+
+KEPT = "alias.kept"
+"""Attribute of a copy that stays: the reason, as text."""
+
+
+def collect(module: ModuleOp) -> list[Remark]:
+    """The remarks that passes have left on the operations of a module. Readers and writers are named in the reason only."""
+    found: list[Remark] = []
+    for op in module.walk():
+        reason = op.attributes.get(KEPT)
+        if isinstance(reason, StringAttr):
+            kinds = [value.type for value in op.results if isinstance(value.type, MemRefType)]
+            size = element_bytes(kinds[0].element_type) * geometry(kinds[0]).numel if kinds and geometry(kinds[0]).static else 0
+            found.append(Remark(site(op), size, reason.data))
+    return found
 
 
 def render(remarks: Sequence[Remark], form: Literal["text", "json", "yaml"] = "text") -> str:

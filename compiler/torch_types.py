@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneAttr, StringAttr, i1
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneType, StringAttr, i1
 from xdsl.ir import Attribute
 
+import compiler.random_bits  # registers an operator of the IR  # noqa: F401
 from compiler.errors import CompileError
 from dialects.fx import Constant, Operand
 from dialects.types import element_name
@@ -34,9 +35,12 @@ _CONSTANTS: dict[str, Callable[[str], Any]] = {
 
 @functools.lru_cache(maxsize=1 << 12)
 def overload(target: str) -> Callable[..., Any]:
-    """The operator overload `namespace.name.overload`; CompileError when PyTorch does not know it."""
+    """The operator overload `namespace.name.overload`, or the higher-order operator `higher_order.name`; CompileError when
+    PyTorch does not know it."""
     parts = target.split(".")
     try:
+        if parts[0] == "higher_order":
+            return getattr(torch.ops.higher_order, parts[1])
         namespace, name, variant = parts[0], ".".join(parts[1:-1]), parts[-1]
         return getattr(getattr(getattr(torch.ops, namespace), name), variant)
     except (AttributeError, IndexError):
@@ -48,7 +52,7 @@ def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:
     match argument:
         case Operand():
             return operands[argument.data]
-        case NoneAttr():
+        case NoneType():
             return None
         case IntegerAttr():
             return bool(argument.value.data) if argument.type == i1 else argument.value.data

@@ -209,7 +209,7 @@ class Binding(NamedTuple):
     lazy: str = ""
 
 
-ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant")
+ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant", "generator")
 
 
 @irdl_attr_definition
@@ -289,11 +289,6 @@ def _integers(parser: AttrParser) -> tuple[int, ...]:
 DONATED = "alias.donated"
 """Unit attribute of an argument whose memory the caller gives up."""
 
-ELEMENTWISE = "alias.elementwise"
-"""Unit attribute of a call: element i of each written operand depends on elements i of the others alone, so that an
-operand may be the very window that is written."""
-
-
 def effects(reads: Iterable[int], writes: Iterable[int]) -> Effects:
     """Effects in operand order, a read before a write of the same operand."""
     accesses = [Access("read", i) for i in reads] + [Access("write", i) for i in writes]
@@ -307,7 +302,7 @@ def results(entries: Sequence[ResultAlias]) -> Results:
 Alias = Dialect("alias", [], [Effects, Results, Root, Table, Plan, Bindings, Window])
 
 __all__ = [
-    "Access", "Alias", "AliasEntry", "Binding", "Bindings", "DONATED", "ELEMENTWISE", "Effects",
+    "Access", "Alias", "AliasEntry", "Binding", "Bindings", "DONATED", "Effects",
     "OutputSource", "Plan", "ResultAlias", "Results", "Root", "RootData", "Table", "Window", "effects",
     "geometry_text", "parse_geometry", "results",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
     UnitAttr,
@@ -94,7 +94,7 @@ class Constant(Data[str]):
         printer.print_string(">")
 
 
-NONE = NoneAttr()
+NONE = NoneType()
 
 
 def integer(value: int) -> IntegerAttr:
@@ -114,7 +114,7 @@ def _print_argument(printer: Printer, argument: Attribute, operands: Sequence[SS
     match argument:
         case Operand():
             printer.print_ssa_value(operands[argument.data])
-        case NoneAttr():
+        case NoneType():
             printer.print_string("none")
         case IntegerAttr() if argument.type == i1:
             printer.print_string("true" if argument.value.data else "false")
@@ -181,6 +181,10 @@ class _ArgumentReader:
         word = parser.parse_optional_keyword_in(("none", "nan", "inf", "ninf", "complex"))
         if word == "none":
             return NONE
+        if word == "complex" and parser.parse_optional_punctuation("<") is not None:
+            component = parser.parse_type()
+            parser.parse_punctuation(">")
+            return ELEMENTS[f"complex<{component}>"][0]
         if word == "complex":
             with parser.in_parens():
                 first = self.argument()
@@ -257,7 +261,7 @@ def operand_numbers(argument: Attribute) -> Iterator[int]:
             yield from operand_numbers(item)
 
 
-def _verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keywords: DictionaryAttr | None) -> None:
+def verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keywords: DictionaryAttr | None) -> None:
     """Every operand is named exactly once, from the left."""
     everything = [*arguments.data, *(keywords.data.values() if keywords else ())]
     named = [number for argument in everything for number in operand_numbers(argument)]
@@ -349,7 +353,7 @@ class CallOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        _verify_arguments(self, self.arguments, self.keywords)
+        verify_arguments(self, self.arguments, self.keywords)
         for value in (*self.args, *self.outs):
             if isinstance(value.type, TensorType):
                 raise VerifyException(f"a call takes and gives memory, not a value of type {value.type}")
@@ -429,7 +433,7 @@ class ValueCallOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        _verify_arguments(self, self.arguments, self.keywords)
+        verify_arguments(self, self.arguments, self.keywords)
         for value in (*self.args, *self.outs):
             if isinstance(value.type, MemRefType):
                 raise VerifyException(f"a value call takes and gives values, not memory of type {value.type}")
@@ -588,4 +592,4 @@ Fx = Dialect(
 
 __all__ = ["CallOp", "Callable", "Constant", "ConstantOp", "ELEMENTS", "EmptyOp", "ExtractOp", "Fx", "InsertOp", "NONE",
            "Operand", "ReinterpretOp", "SymbolOp", "ValueCallOp", "ValueForm", "ValueFormData", "ValueOutput", "boolean",
-           "element_name", "geometry", "integer", "lazy_bits", "operand_numbers", "real"]
+           "element_name", "geometry", "integer", "lazy_bits", "operand_numbers", "real", "verify_arguments"]

@@ -122,9 +122,50 @@ def _to_xdsl(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(DYNAMIC_INDEX if s == DYNAMIC else s for s in sizes) if DYNAMIC in sizes else sizes
 
 
-@functools.lru_cache(maxsize=1 << 16)
+class Form(NamedTuple):
+    """What a handle type says, in numbers.
+
+    `size` is the bytes of one element, `extent` the first byte and one past the last byte of a static window ((0, 0)
+    when it is empty or not static), `value` the type of the elements that the handle shows.
+    """
+
+    element: str
+    size: int
+    window: Geometry
+    lazy: str
+    extent: tuple[int, int]
+    value: TensorType
+
+
+def form(handle: MemRefType) -> Form:
+    """The form of a handle type; VerifyException for a type no handle can have.
+
+    Kept on the type itself: looking it up by value would hash the whole type for every question asked.
+    """
+    found = handle.__dict__.get("_form")
+    if found is None:
+        size, window = element_bytes(handle.element_type), _geometry(handle)
+        element = _NAMES[handle.element_type]
+        reach = extent(window, size) if window.static else (0, 0)
+        found = Form(element, size, window, lazy_bits(handle), reach, value_type(element, window.sizes))
+        object.__setattr__(handle, "_form", found)
+    return found
+
+
+def extent(window: Geometry, size: int) -> tuple[int, int]:
+    """First byte and one past the last byte of a static window on elements of `size` bytes; (0, 0) when empty."""
+    if 0 in window.sizes:
+        return 0, 0
+    last = window.offset + sum((n - 1) * s for n, s in zip(window.sizes, window.strides, strict=True))
+    return window.offset * size, (last + 1) * size
+
+
 def geometry(handle: MemRefType) -> Geometry:
     """Sizes, strides and offset of a handle type."""
+    return form(handle).window
+
+
+def _geometry(handle: MemRefType) -> Geometry:
     sizes = tuple(DYNAMIC if s == DYNAMIC_INDEX else s for s in handle.get_shape())
     if isinstance(handle.layout, StridedLayoutAttr):
         strides = tuple(DYNAMIC if s is None else s for s in handle.layout.get_strides())

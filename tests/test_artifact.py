@@ -322,7 +322,7 @@ def at(*path: Any) -> Callable[[Any, Any], None]:
         (at("outputs"), {"output": 6}, "names output 6"),
         (at("outputs"), {"constant": {"torch": "load"}}, "expected a constant"),
         (at("io_map"), {"0": 0}, "does not follow"),
-        (at("original_output_count"), 3, "the plan has 2"),
+        (at("original_output_count"), 3, "the program has 2"),
         (at("rebound"), {"a": 5}, "names output 5"),
         (at("state", 0, "file"), "../secret.bin", "not the name of a state file"),
         (at("state", 0, "file"), "state/../../0.bin", "not the name of a state file"),

@@ -150,3 +150,10 @@ def test_a_box_may_be_asked_for_on_the_own_dimensions() -> None:
 
 def test_an_overlapping_unfold_is_no_box() -> None:
     assert find_box((10,), Geometry((4, 3), (2, 1), 0)) is None
+
+
+def test_a_box_on_the_values_own_dimensions_has_no_shift() -> None:
+    """Behind a shift a padded stretch can have the value's own shape, and is another place all the same."""
+    window = Geometry((4, 2), (6, 1), 2)
+    box = find_box((2, 4, 3), window, own=True)
+    assert box is None or box.shift == 0

@@ -19,8 +19,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from compiler.analysis.regions import Region, Relation, contiguous, extent, region, relation
 from compiler.errors import CompileError
 from dialects.alias import Root as RootAttr
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp, ConstantOp
 from dialects.types import Geometry, element_bytes, element_name, geometry, lazy_bits
+from dialects.vllm_ir import ImplementedCallOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ class AliasAnalysis:
                 self._place(argument, (unknown, *(Root("root", n) for n in sorted(set(numbers)))), False)
 
     def _visit(self, op: Operation) -> None:
-        if isinstance(op, CallOp):
+        if isinstance(op, CallOp | ImplementedCallOp):
             for result, alias in zip(op.outs, op.aliases.data, strict=True):
                 if not is_handle(result):
                     continue
@@ -213,6 +215,9 @@ class AliasAnalysis:
                     source = self.locations[op.args[alias.operand]]
                     known = len(source.roots) == 1 and source.roots[0].kind != "unknown"
                     self._place(result, source.roots, known)
+        elif isinstance(op, CondOp | WhileOp):
+            for result in op.outs:
+                self._place(result, (self._new("fresh", result),), True)
         elif isinstance(op, ConstantOp):
             if is_handle(op.value):
                 self._place(op.value, (self._new("constant", op.value),), True)

@@ -27,11 +27,16 @@ Objective = Literal["bytes", "count"]
 
 @dataclass(frozen=True)
 class ClonePlan:
-    """The copies that go, and a remark for each that stays, both in program order."""
+    """The copies that go, and a remark for each that stays, both in program order.
+
+    `standing` holds the conflicts that copies stay for, each with those copies; `cost` is what the objective makes least.
+    """
 
     analysis: AliasAnalysis
     removed: tuple[Copy, ...]
     kept: tuple[tuple[CallOp, Remark], ...]
+    standing: tuple[tuple[Conflict, frozenset[CallOp]], ...]
+    cost: int
 
 
 def plan_clones(
@@ -44,14 +49,23 @@ def plan_clones(
     reasons: dict[CallOp, Remark] = {}
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
-    order = _weights(copies, objective)
-    kept, conflicts = _settle(analysis, copies, order, reasons)
-    for copy in copies:
-        if copy.number in kept and copy.op not in reasons:
-            reasons[copy.op] = _remark(copy, conflicts)
+    weights = _weights(copies, objective)
+    kept, conflicts = _settle(analysis, copies, weights, reasons)
+    against: dict[int, Conflict] = {}
+    for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
+        for number in conflict.clause.keep & kept:
+            against.setdefault(number, conflict)  # the one with the fewest other ways out
+    for number, conflict in against.items():
+        reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
     removed = tuple(copy for copy in copies if copy.op not in reasons)
     stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
-    return ClonePlan(analysis, removed, stays)
+    standing = tuple(
+        (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
+        for conflict in conflicts
+        if not conflict.clause.keep.isdisjoint(kept)
+    )
+    cost = sum(weight for copy, weight in zip(copies, weights, strict=True) if copy.op in reasons)
+    return ClonePlan(analysis, removed, stays, standing, cost)
 
 
 def _weights(copies: list[Copy], objective: Objective) -> list[int]:
@@ -75,7 +89,7 @@ def _settle(
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
             copy = copies[next(iter(conflict.clause.keep))]
-            reasons.setdefault(copy.op, _remark(copy, [conflict]))
+            reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
@@ -112,10 +126,8 @@ def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset
     return given, donated, frozenset(root for root in given if root not in donated or root in written)
 
 
-def _remark(copy: Copy, conflicts: list[Conflict]) -> Remark:
-    """The remark for a copy that stays: the conflict with the fewest other ways out."""
-    mine = [c for c in conflicts if copy.number in c.clause.keep]
-    conflict = min(mine, key=lambda c: len(c.clause.keep))
+def _remark(copy: Copy, conflict: Conflict) -> Remark:
+    """The remark for a copy that stays because of a conflict."""
     reader = None if conflict.reader is None else site(conflict.reader)
     writer = None if conflict.writer is None else site(conflict.writer)
     match conflict.kind:

@@ -22,7 +22,7 @@ from compiler.analysis.interference import Atoms, Class, Copy, Interference, Tou
 from compiler.analysis.layout import same_strides
 from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
-from dialects.alias import ELEMENTWISE
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp
 from dialects.types import Geometry
 
@@ -33,13 +33,17 @@ POSITIONED = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "
 """Views whose strides or position are arguments, not counted from the operand's."""
 
 
+ANYWHERE = 1 << 62
+"""As a modulus for distances: divides none but 0."""
+
+
 @dataclass(frozen=True, eq=False)
 class Conflict:
     """Why copies cannot all go: `clause`, and what it protects.
 
-    kind "read": `reader` would see what `writer` wrote. "value": so would a result. "operands": `writer` writes memory that it also gets as another
-    operand. "argument": the caller would find in argument memory what `writer` wrote. "result": results, or a result and
-    an argument, would share memory. "layout": `reader` can see strides, which would change.
+    kind "read": `reader` would see what `writer` wrote. "value": so would a result. "argument": the caller would find it in
+    the memory of an argument. "operands": `writer` writes memory that it also gets as another operand. "result": results,
+    or a result and an argument, would share memory. "layout": `reader` can see strides, which would change.
     """
 
     kind: str
@@ -93,6 +97,11 @@ class Judge:
         if self.interference.made.get(op) is self.interference.above[root]:
             return  # the copy itself goes with its memory
         exact = isinstance(op, ReturnOp)
+        if isinstance(op, CondOp | WhileOp):
+            for path in (self._strided(root, True), self._moved(root, ANYWHERE)):
+                if path:
+                    yield Conflict("layout", Clause(path), op, None, "a region is made for the copy's place and strides")
+            return
         path = self._strided(root, exact)
         if path:
             remove = frozenset[int]()
@@ -354,7 +363,7 @@ class _Run:
                     continue
                 if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
                     continue
-                if not (first.writes and second.writes) and ELEMENTWISE in op.attributes:
+                if not (first.writes and second.writes) and isinstance(op, CallOp) and op.pointwise is not None:
                     if (window := self._window(first)) is not None and window == self._window(second):
                         continue
                 self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, NoneAttr
+from xdsl.dialects.builtin import IntegerAttr, NoneType
 from xdsl.ir import Operation, SSAValue
 
 from compiler.analysis.alias import AliasAnalysis, Location, is_handle
@@ -66,7 +66,7 @@ def _copied(op: CallOp) -> tuple[SSAValue, SSAValue] | None:
 
 
 def _absent(value: object) -> bool:
-    return isinstance(value, NoneAttr) or (isinstance(value, IntegerAttr) and value.value.data == 0)
+    return isinstance(value, NoneType) or (isinstance(value, IntegerAttr) and value.value.data == 0)
 
 
 def _filled(op: CallOp, analysis: AliasAnalysis, order: dict[Operation, int]) -> tuple[SSAValue, SSAValue] | None:

@@ -18,8 +18,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from dialects.alias import Root
+from dialects.control import CondOp, ControlOp, WhileOp, arguments_of, nested_blocks
 from dialects.fx import CallOp, ConstantOp
-from dialects.types import ELEMENTS, Geometry, element_bytes, element_name, geometry, row_major
+from dialects.types import ELEMENTS, Form, Geometry, form, row_major
 
 CARRIERS = {"bf16": "ui16", "f16": "ui16", "f8E4M3FN": "ui8", "f8E5M2": "ui8"}
 """Element types that travel as unsigned integers when they are written: XLA's CPU back end widens whole buffers of
@@ -68,14 +69,6 @@ class Memories:
     parameters: list[Memory] = field(default_factory=list)
 
 
-def extent(window: Geometry, size: int) -> tuple[int, int]:
-    """First byte and one past the last byte of a static window on elements of `size` bytes; (0, 0) when empty."""
-    if 0 in window.sizes:
-        return 0, 0
-    last = window.offset + sum((n - 1) * s for n, s in zip(window.sizes, window.strides, strict=True))
-    return window.offset * size, (last + 1) * size
-
-
 def memory_order(window: Geometry) -> tuple[int, ...] | None:
     """Sizes in memory order when the window is dense (every byte of its extent once), else None.
 
@@ -104,7 +97,8 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         CompileError: a view reaches outside the memory the program was given.
     """
     block = function.body.block
-    _require_static(block)
+    for inner in nested_blocks(function):
+        _require_static(inner)
     result = Memories()
     roots: dict[int, list[int]] = {}
     attributes = function.arg_attrs.data if function.arg_attrs else ()
@@ -116,14 +110,14 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         roots.setdefault(root.data.id, []).append(number)
         sizes[root.data.id] = root.data.bytes
         memory = Memory((number,))
-        own = extent(geometry(_handle(argument)), _bytes(argument))
+        own = _form(argument).extent
         memory.touch(own)
         if own[1] > root.data.bytes:
             raise CompileError(f"argument {number} reaches byte {own[1]} of a root of {root.data.bytes} bytes")
         result.places[argument] = Place(memory, number, argument)
 
     shared = {number: group for group in roots.values() if len(group) > 1 for number in group}
-    own_extent = [extent(geometry(_handle(a)), _bytes(a)) for a in block.args]
+    own_extent = [_form(a).extent for a in block.args]
     limits: dict[int, tuple[int, int]] = {}
     for root, group in roots.items():
         occupied = [own_extent[n] for n in group if own_extent[n][1]] or [(0, 0)]
@@ -131,7 +125,7 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
             limits[number] = (min(low for low, _ in occupied), sizes[root])
     merged: set[int] = set()
     for op in block.ops:
-        _place_results(op, result, own_extent, limits, merged)
+        _place_results(op, result, own_extent, limits, merged)  # regions included
     for argument in block.args:
         if result.places[argument].memory.written:
             merged.add(argument.index)
@@ -152,11 +146,11 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
 def _require_static(block: Block) -> None:
     for owner in (block, *block.ops):
         for value in owner.args if isinstance(owner, Block) else owner.results:
-            if isinstance(value.type, MemRefType) and geometry(value.type).static:
+            if isinstance(value.type, MemRefType) and form(value.type).window.static:
                 continue
             location, node = source_of(owner) if isinstance(owner, Operation) else ("", "")
             expression = owner.properties.get("expression") if isinstance(owner, Operation) else None
-            name = f"the size {expression}" if expression is not None else f"a tensor of type {value.type}"
+            name = f"the size {expression}" if expression is not None else f"{value.name_hint or 'a tensor'} of type {value.type}"
             raise UnsupportedError(
                 f"{name} is known only at run time, and HLO needs static shapes",
                 location=location, node=node,
@@ -169,9 +163,10 @@ def _place_results(
 ) -> None:
     """Give the results of one op their places and note what it writes."""
     if isinstance(op, ConstantOp):
-        memory = Memory()
-        memory.touch(extent(geometry(_handle(op.value)), _bytes(op.value)))
-        result.places[op.value] = Place(memory, -1, op.value)
+        _place_fresh(op.value, result)
+        return
+    if isinstance(op, CondOp | WhileOp):
+        _place_regions(op, result, own, limits, merged)
         return
     if not isinstance(op, CallOp):
         return
@@ -182,12 +177,13 @@ def _place_results(
             f"{op.target.data} does not say what it reads and writes", location=location, node=node,
             hint="give the operator a schema with write marks (Tensor(a!)), or register a lowering for it",
         )  # fmt: skip
+    operands = op.operands
     for operand in writes:
-        result.places[op.args[operand]].memory.written = True
-    for alias, value in zip(op.aliases.data, op.outs, strict=True):
+        result.places[operands[operand]].memory.written = True
+    for alias, value in zip(op.aliases.data, op.results, strict=True):
         if not isinstance(value.type, MemRefType):
             continue
-        reach = extent(geometry(value.type), _bytes(value))
+        reach = form(value.type).extent
         if alias.kind == "fresh":
             place = Place(Memory(), -1, value)
         elif alias.kind == "may":
@@ -197,7 +193,7 @@ def _place_results(
                 location=location, node=node, hint="declare the alias in the operator's schema",
             )  # fmt: skip
         else:
-            source = result.places[op.args[alias.operand]]
+            source = result.places[operands[alias.operand]]
             place = source if alias.kind == "same" else Place(source.memory, source.argument, value)
             if place.argument >= 0 and reach[0] < reach[1]:
                 lowest, highest = limits[place.argument]
@@ -211,6 +207,27 @@ def _place_results(
                     merged.add(place.argument)
         place.memory.touch(reach)
         result.places[value] = place
+
+
+def _place_regions(
+    op: ControlOp, result: Memories, own: Sequence[tuple[int, int]], limits: dict[int, tuple[int, int]], merged: set[int]
+) -> None:
+    """Captured handles live where they do outside; carried values and results have memory of their own."""
+    for block, carried, first in arguments_of(op):
+        for argument in block.args[:carried]:
+            _place_fresh(argument, result)
+        for argument, capture in zip(block.args[carried:], op.operands[first:], strict=True):
+            result.places[argument] = result.places[capture]
+        for inner in block.ops:
+            _place_results(inner, result, own, limits, merged)
+    for value in op.outs:
+        _place_fresh(value, result)
+
+
+def _place_fresh(value: SSAValue, result: Memories) -> None:
+    memory = Memory()
+    memory.touch(_form(value).extent)
+    result.places[value] = Place(memory, -1, value)
 
 
 def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, list[int]], merged: set[int]) -> None:
@@ -234,7 +251,7 @@ def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, li
 def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
     """Choose start, element type and shape of a memory's value."""
     owners = [arguments[number] for number in memory.arguments] or [origin]
-    elements = {element_name(_handle(o).element_type) for o in owners}
+    elements = {_form(o).element for o in owners}
     widths = [ELEMENTS[e][1] for e in elements]
     element = min(elements, key=lambda e: (ELEMENTS[e][1], e)) if len(elements) > 1 else next(iter(elements))
     if memory.arguments and memory.written and carriers:
@@ -246,21 +263,17 @@ def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, ca
     memory.start = low // max(widths) * max(widths)
     memory.element = element
     for owner in owners:  # the shape of the first handle that is all of it
-        window = geometry(_handle(owner))
-        ordered = memory_order(window)
-        if ordered is not None and _bytes(owner) == size and extent(window, size) == (low, high) == (memory.start, high):
+        shape = _form(owner)
+        ordered = memory_order(shape.window)
+        if ordered is not None and shape.size == size and shape.extent == (low, high) == (memory.start, high):
             memory.dims = ordered
             return
     count = -(-(high - memory.start) // size)
     memory.dims = (count,)
 
 
-def _handle(value: SSAValue) -> MemRefType[Attribute]:
-    return cast(MemRefType[Attribute], value.type)
-
-
-def _bytes(value: SSAValue) -> int:
-    return element_bytes(_handle(value).element_type)
+def _form(value: SSAValue) -> Form:
+    return form(cast(MemRefType[Attribute], value.type))
 
 
 def numel(memory: Memory) -> int:

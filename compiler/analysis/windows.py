@@ -82,7 +82,7 @@ def find_box(
             if exact and length % pitches[0]:
                 continue
             box = _fit(shift, length, pitches, window, shape)
-            if box is None or (unit and not box.unit) or (own and box.dims != shape):
+            if box is None or (unit and not box.unit) or (own and (shift or box.dims != shape)):
                 continue
             if shift + box.extent <= numel:
                 return box

@@ -22,7 +22,7 @@ import torch
 from compiler.errors import CompileError
 from compiler.export.elements import DTYPES, ELEMENTS, with_lazy
 from compiler.export.hlo import interface
-from compiler.export.signature import Signature, Window
+from compiler.export.signature import OWN, Signature, Window
 from compiler.export.signature_json import (
     KEYS,
     signature_from_json,
@@ -58,10 +58,12 @@ def write(
     stablehlo: str,
     state: Mapping[str, torch.Tensor],
     weights: Literal["include", "omit"] = "include",
+    more: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write the artifact in one step: whoever looks sees the old directory or the new one.
 
-    With weights="omit", parameters and buffers are left out; constants, which nobody else has, are kept.
+    With weights="omit", parameters and buffers are left out; constants and the state of the random generator, which nobody else
+    has, are kept. `more` are files for others to read.
     """
     if weights not in ("include", "omit"):
         raise CompileError(f"weights={weights!r} is neither 'include' nor 'omit'")
@@ -71,7 +73,7 @@ def write(
     if target.exists() and any(target.iterdir()) and not (target / INDEX).is_file():
         raise CompileError(f"{target} has files in it and is no artifact", hint="give a new or an empty directory")
     target.parent.mkdir(parents=True, exist_ok=True)
-    kept = {b.name for b in signature.bindings if b.kind == "constant" or (b.kind != "input" and weights == "include")}
+    kept = {b.name for b in signature.bindings if b.kind in OWN or (b.kind != "input" and weights == "include")}
     missing = sorted(kept - state.keys())
     if missing:
         raise CompileError(
@@ -83,6 +85,7 @@ def write(
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "weights": weights}
         document |= signature_to_json(signature)
         files = {HLO: _put(temporary / HLO, hlo), STABLEHLO: _put(temporary / STABLEHLO, stablehlo.encode())}
+        files |= {name: _put(temporary / name, data) for name, data in (more or {}).items()}
         (temporary / "state").mkdir()
         document["state"] = _write_state({name: state[name] for name in sorted(kept)}, temporary, files)
         document["files"] = files
@@ -201,7 +204,7 @@ def read(directory: str | os.PathLike[str]) -> Artifact:
         if name not in owned:
             raise document["state"].error(f"{name!r} is no state of this program")
     for name, binding in owned.items():
-        if name not in state and (weights == "include" or binding.kind == "constant"):
+        if name not in state and (weights == "include" or binding.kind in OWN):
             raise document["state"].error(f"there is no tensor for {name!r}")
     return Artifact(signature, hlo, stablehlo, state)
 

@@ -214,6 +214,7 @@ def _renumber(module: Any) -> None:
         computation.root_id = ids[computation.root_id]
         computation.id = computations[computation.id]
     module.entry_computation_id = computations[module.entry_computation_id]
+    module.ClearField("id")  # counts the modules of this process
     module.ClearField("schedule")  # it speaks of the old ids, and is optional before compilation
 
 

@@ -14,14 +14,17 @@ from torch.utils._pytree import TreeSpec
 
 from compiler.errors import CompileError
 from compiler.export.elements import DTYPES, element_size
+from compiler.export.io_map import IoMap, io_map
 from compiler.program import Leaf, Program
 
 if TYPE_CHECKING:
     from xdsl.dialects.func import FuncOp
 
-ArgumentKind = Literal["input", "parameter", "buffer", "constant"]
+ArgumentKind = Literal["input", "parameter", "buffer", "constant", "generator"]
 OutputKind = Literal["argument", "argument_view", "result", "output"]
-ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant")
+ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant", "generator")
+OWN = ("constant", "generator")
+"""Kinds of arguments that only the program itself has."""
 OUTPUT_KINDS = ("argument", "argument_view", "result", "output")
 LAZY = ("", "conj", "neg", "conj,neg")
 
@@ -127,28 +130,30 @@ class Signature:
         """HLO parameters whose memory a call writes."""
         return frozenset(alias.parameter for alias in self.aliases)
 
+    @property
+    def contract(self) -> IoMap:
+        """The flat FX contract: `io_map` and `original_output_count`."""
+        leaves = [self.plan[leaf.index] if leaf.is_tensor else None for leaf in self.out_leaves]
+        return io_map(self.bindings, leaves)
+
     def bound(self, parameter: int) -> tuple[int, ...]:
         """The arguments whose bytes are in an HLO parameter."""
         return tuple(i for i, b in enumerate(self.bindings) if b.parameter == parameter)
 
 
-def signature_of(program: Program, function: FuncOp, lazy: Sequence[str] = ()) -> Signature:
-    """The signature of a captured program whose purified form is `function`.
-
-    `lazy` gives the conj/neg bits of the arguments, where there are any.
-    """
+def signature_of(program: Program, function: FuncOp) -> Signature:
+    """The signature of a captured program whose purified form is `function`."""
     from dialects.types import element_name
 
     attributes = cast("dict[str, Any]", function.attributes)
-    bits = tuple(lazy) or ("",) * len(program.arguments)
 
     def types(values: Iterable[Any]) -> tuple[TensorType, ...]:
         return tuple(TensorType(element_name(t.element_type), tuple(t.get_shape())) for t in values)
 
     return Signature(
         bindings=tuple(
-            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, bit)
-            for b, bit in zip(attributes["alias.bindings"].data, bits, strict=True)
+            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy)
+            for b in attributes["alias.bindings"].data
         ),
         aliases=tuple(Alias(*entry) for entry in attributes["alias.table"].data),
         plan=tuple(

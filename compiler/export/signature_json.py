@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.export.elements import DTYPES
-from compiler.export.io_map import io_map
 from compiler.export.signature import (
     ARGUMENT_KINDS,
     LAZY,
@@ -30,7 +29,7 @@ _INDEX = 2**31 - 1
 
 def signature_to_json(s: Signature) -> dict[str, Any]:
     """The document; raises CompileError for a structure or constant that cannot be stored."""
-    contract = io_map(s.bindings, s.plan)
+    contract = s.contract
     return {
         "parameters": [{"element": t.element, "shape": list(t.shape)} for t in s.parameters],
         "results": [{"element": t.element, "shape": list(t.shape)} for t in s.results],
@@ -65,12 +64,12 @@ def signature_from_json(document: dict[str, Node]) -> Signature:
         out_leaves=out_leaves,
         rebound=tuple((name, index.integer(high=_INDEX)) for name, index in document["rebound"].table().items()),
     )
-    contract = io_map(signature.bindings, signature.plan)
+    contract = signature.contract
     stored = {key: index.integer(high=_INDEX) for key, index in document["io_map"].table().items()}
     if stored != {str(result): argument for result, argument in contract.results.items()}:
         raise document["io_map"].error(f"does not follow from the plan, which gives {contract.results}")
     if document["original_output_count"].integer() != contract.original_output_count:
-        raise document["original_output_count"].error(f"the plan has {contract.original_output_count} outputs")
+        raise document["original_output_count"].error(f"the program has {contract.original_output_count} results")
     return signature
 
 

@@ -13,9 +13,11 @@ from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch._export.utils import _compiling_state_context
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
@@ -121,7 +123,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         tensor = value if isinstance(value, torch.Tensor) else None
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
+    shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
         assert item.tensor is not None
@@ -154,7 +158,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError:
         raise

@@ -14,8 +14,11 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_leaves
+from xdsl.ir import Block
 
-from compiler.frontend.forms import Forms, Handle
+from compiler.errors import UnsupportedError
+from compiler.frontend.forms import Forms, Handle, Root
 from compiler.frontend.recording import Expansion, Recorder, Slot
 
 
@@ -37,6 +40,9 @@ class Expander:
         self._adopted: dict[int, torch.Tensor] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._owners: list[Handle] = []
+        state = forms.get(torch.int64, (2,), (1,), 0, "")
+        self.stream = Handle(Block(arg_types=[state.type]).args[0], state, Root(state.end), argument=True)
+        """The state of the random generator: the last operand of every node, argument of the program once one draws."""
 
     def adopt(self, handle: Handle, fake: torch.Tensor) -> None:
         """In a symbolic program: from now on `fake` stands for this handle."""
@@ -49,7 +55,7 @@ class Expander:
         signature = Signature()
         signature.add(args)
         signature.add(kwargs)
-        operands = signature.operands
+        operands = [*signature.operands, self.stream]
         if self.symbolic:
             return self._observe(run, args, kwargs, operands, self._adopted, self._storages), operands
         key = (target, *signature.parts)
@@ -78,10 +84,23 @@ class Expander:
             if fake is None:
                 fake = fakes[id(handle)] = self._fake(handle, storages)
             recorder.operand(fake, handle)
+        recorder.stream = fakes[id(self.stream)]
         with torch.no_grad(), self.mode, recorder:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
         expansion = recorder.finish(out)
         return replace(expansion, tensors=tuple(recorder.tensors)) if self.symbolic else expansion
+
+    def results_of(self, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[torch.Tensor], Any]:
+        """What a call gives on fake tensors, flat and as it is: for operators that say their effects themselves."""
+        if self.symbolic:
+            raise UnsupportedError("an operator of this kind needs static sizes", hint="capture with fixed sizes")
+        signature = Signature()
+        signature.add((args, kwargs))
+        storages: dict[int, torch.UntypedStorage] = {}
+        fakes: dict[int, torch.Tensor] = {id(h): self._fake(h, storages) for h in signature.operands}
+        with torch.no_grad(), self.mode:
+            out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
+        return [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)], out
 
     def _fake(self, handle: Handle, storages: dict[int, torch.UntypedStorage]) -> FakeTensor:
         form, root = handle.form, handle.root

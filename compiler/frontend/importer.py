@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,25 +34,28 @@ from xdsl.ir import Block, Operation, Region
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.arguments import Placement, place
 from compiler.frontend.constants import SMALL, constant_data
+from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
+from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
 from dialects.fx import CallOp, ConstantOp, SymbolOp
 from dialects.types import DYNAMIC
 
 
-def import_graph(captured: Captured) -> Program:
-    """The program of a captured graph.
+def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) -> Program:
+    """The program of a captured graph; `kernels` recognise calls of hand-written kernels.
 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
-    return Importer(captured).program()
+    return Importer(captured, kernels).program()
 
 
 _INLINED = {
@@ -71,8 +75,9 @@ _OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantO
 class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS) -> None:
         self.captured = captured
+        self.kernels = kernels
         self.forms = Forms()
         symbolic = [i.tensor for i in captured.inputs if i.tensor is not None and is_symbolic(i.tensor)]
         self.expander = Expander(self.forms, symbolic[0].fake_mode if symbolic else None)  # type: ignore[attr-defined]
@@ -136,12 +141,11 @@ class Importer:
             if not root.written and id(root) not in escaped and form.type == _dense(self.forms, item.tensor).type:
                 head.append(op)
                 continue
-            position = sum(i.kind != "input" for i, _ in arguments)
-            value = self.block.insert_arg(form.type, position)
-            value.name_hint = _hint(item.name)
-            op.results[0].replace_all_uses_with(value)
-            handle.value = value
-            arguments.insert(position, (item, Placement(form, root)))
+            self._add_argument(arguments, item, handle)
+        stream = self.expander.stream
+        if stream.value.first_use is not None:
+            name = unique(STATE, {i.name for i, _ in arguments})
+            self._add_argument(arguments, Input(name, "generator", fresh_state(), real=True), stream)
         self.block.add_ops([*head, *self.ops])
         values = [h.value for h in results]
         self.block.add_op(ReturnOp.create(operands=values, location=UnknownLoc()))
@@ -170,6 +174,15 @@ class Importer:
             training=dict(captured.training),
             symbolic=self.symbols,
         )
+
+    def _add_argument(self, arguments: list[tuple[Input, Placement]], item: Input, handle: Handle) -> None:
+        """Make a handle an argument after all, behind the other state."""
+        position = sum(i.kind != "input" for i, _ in arguments)
+        value = self.block.insert_arg(handle.form.type, position)
+        value.name_hint = _hint(item.name)
+        handle.value.replace_all_uses_with(value)
+        handle.value = value
+        arguments.insert(position, (item, Placement(handle.form, handle.root)))
 
     def _in_leaf(self, leaf: Leaf, position_of: dict[int, int]) -> Leaf:
         return leaf if not leaf.is_tensor else Leaf(position_of[id(self.captured.inputs[leaf.index])])
@@ -263,6 +276,24 @@ class Importer:
         expansion, operands = self.expander.expand((kind, target), call, args, kwargs)
         return self._emit(expansion, operands)
 
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
+        """Import a call that the program does not make itself."""
+        return self._run("call_function", function, args, kwargs)
+
+    @property
+    def location(self) -> LocationAttr:
+        """Where the node comes from that is being imported."""
+        return self._location
+
+    @contextmanager
+    def aside(self) -> Iterator[list[Operation]]:
+        """Collect the operations of the block in a list of their own."""
+        outer, self.ops = self.ops, []
+        try:
+            yield self.ops
+        finally:
+            self.ops = outer
+
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         slots = list(operands)
         location, ops = self._location, self.ops
@@ -304,6 +335,11 @@ class Importer:
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         name = target.name()
         position = _INLINED.get(name)
+        kernel = read_kernel(self.kernels, target, args, kwargs) if position is None else None
+        if kernel is not None:
+            return self._emit(*expand_kernel(self.expander, target, kernel, args, kwargs))
+        if position is None and name in IMPORTS and not self.expander.symbolic:
+            return IMPORTS[name](self, *args, **kwargs)
         if position is None:
             raise UnsupportedError(
                 f"the higher-order operator {name} has no form in the IR",

@@ -20,7 +20,7 @@ class Input:
     """
 
     name: str
-    kind: Literal["input", "parameter", "buffer", "constant"]
+    kind: Literal["input", "parameter", "buffer", "constant", "generator"]
     tensor: torch.Tensor | None
     real: bool = False
     constant: Any = None

@@ -17,12 +17,14 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAt
 from xdsl.ir import Attribute
 
 from compiler.errors import UnsupportedError
+from compiler.frontend import random
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
 from compiler.frontend.schemas import (
     Facts,
     Parameter,
     bind,
+    composite,
     draws_now,
     expands,
     facts,
@@ -110,6 +112,8 @@ class Recorder(TorchDispatchMode):
         self._argument: list[bool] = []
         self._memory: dict[int, _Memory] = {}
         self._operands: list[torch.Tensor] = []
+        self.stream: torch.Tensor | None = None
+        """The operand that holds the state of the generator."""
 
     def operand(self, fake: torch.Tensor, handle: Handle) -> None:
         """Declare the next operand of the node."""
@@ -132,11 +136,14 @@ class Recorder(TorchDispatchMode):
         if expands(func):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+        if composite(func):  # called from inside another operator, where they are not taken apart by themselves
+            with self:
+                return func.decompose(*args, **kwargs)
         known = facts(func)
-        if known.random and draws_now(known, _arguments(func, args, kwargs)):
-            raise UnsupportedError(
-                f"{known.name} draws random numbers", hint="pass the random tensor as an input, or switch dropout to eval mode"
-            )
+        if random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs))):
+            run = random.implementation(func, self.stream, kwargs.get("generator"))
+            with self:
+                return run(*args, **kwargs)
         if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
             known = _without_writes(known)
         for tensor in _tensors((args, list(kwargs.values()))):
@@ -436,7 +443,9 @@ def _as_eager(func: OpOverload, args: Any, kwargs: Any, result: FakeTensor) -> t
     def bare(value: Any) -> Any:
         if isinstance(value, FakeTensor):
             window = (value.storage_offset(), tuple(value.shape), value.stride())
-            return torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+            meta = torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
+            meta = torch.ops.aten._conj.default(meta) if value.is_conj() else meta
+            return torch.ops.aten._neg_view.default(meta) if value.is_neg() else meta
         return value
 
     with _disable_current_modes():

@@ -37,6 +37,9 @@ METADATA_READS = frozenset(
 )  # fmt: skip
 """Operators that look at an operand's sizes, strides and type only."""
 
+COMMUNICATING = frozenset({"_c10d_functional", "c10d_functional", "_c10d_functional_autograd"})
+"""Namespaces of collectives."""
+
 _TRAINING = ("training", "train", "use_input_stats")
 
 _BATCH_NORM_TWINS: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -117,7 +120,8 @@ def writes_now(facts: Facts, arguments: dict[str, Any]) -> bool:
 
 def draws_now(facts: Facts, arguments: dict[str, Any]) -> bool:
     """Whether a random op really draws in this call: dropout with probability zero does not."""
-    return facts.random and arguments.get("dropout_p", 1.0) != 0.0 and arguments.get("train", True) is not False
+    on = arguments.get("train", True) is not False and arguments.get("training", True) is not False
+    return facts.random and on and arguments.get("dropout_p", 1.0) != 0.0
 
 
 @functools.cache
@@ -154,10 +158,19 @@ def overload_name(op: OpOverload) -> str:
     return f"{op.namespace}.{op._schema.name.split('::')[1]}.{op._overloadname}"
 
 
+@functools.cache
+def composite(op: OpOverload) -> bool:
+    """Whether the operator is nothing but calls of others."""
+    known = torch._C._dispatch_has_kernel(op.name())  # those of TorchScript have names only
+    return known and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
 def expands(op: OpOverload) -> bool:
     """Whether an operator is to be seen as the operators it is made of, where PyTorch has such an implementation:
     it writes or makes tensors in lists, or it writes and has no out-of-place twin (`polygamma_`)."""
     schema = op._schema
+    if op.namespace in COMMUNICATING:
+        return False  # its implementation talks to other processes
     writes_list = any(
         a.alias_info is not None and a.alias_info.is_write and str(a.type) == "List[Tensor]" for a in schema.arguments
     )

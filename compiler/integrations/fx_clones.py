@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.ir import Operation, SSAValue
 
@@ -22,6 +23,7 @@ from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import METADATA, Imported, import_host_graph
 from compiler.remarks import Remark, Site, render
 from compiler.transforms.eliminate_clones import apply_plan
+from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.fx import CallOp
 from dialects.types import geometry
 
@@ -56,6 +58,7 @@ def eliminate_clones(
     *,
     donated: Iterable[int | str | fx.Node] = (),
     objective: Objective = "bytes",
+    hoist_reads: bool = False,
 ) -> CloneReport:
     """Remove from a graph the copies that nothing can tell from their source.
 
@@ -64,6 +67,7 @@ def eliminate_clones(
         example_inputs: one per placeholder; without them, `meta["val"]` or `meta["example_value"]` of the placeholders.
         donated: placeholders, by position, name or node, whose memory the caller gives up.
         objective: save most bytes, or remove most copies.
+        hoist_reads: move nodes that only read above a write where that frees a copy.
     """
     graph = gm_or_graph.graph if isinstance(gm_or_graph, fx.GraphModule) else gm_or_graph
     names = _names(graph, donated)
@@ -71,7 +75,17 @@ def eliminate_clones(
         imported = import_host_graph(graph, example_inputs, names)
     except CompileError as error:
         return CloneReport((), tuple(_unjudged(node, error) for node in graph.nodes if node.target in CLONES), 0)
-    plan = plan_clones(imported.function, objective, lambda *copy: _objection(*copy, imported))
+
+    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+        return _objection(op, source, result, imported)
+
+    if hoist_reads:
+        plan, moves = plan_with_hoisting(imported.function, objective, objection, lambda op: _node_is(op, imported))
+        for move in moves:
+            for op in move.ops:
+                imported.node_of[move.before].prepend(imported.node_of[op])
+    else:
+        plan = plan_clones(imported.function, objective, objection)
     editor = _Editor(graph, imported)
     edits = [editor.edit(copy) for copy in plan.removed]
     outcome = apply_plan(imported.function, plan)
@@ -97,12 +111,17 @@ def _unjudged(node: fx.Node, error: CompileError) -> Remark:
     return Remark(Site(str(node.target), node.name, str(node_source(node) or "")), 0, error.message)
 
 
+def _node_is(op: Operation, imported: Imported) -> bool:
+    """Whether the op is all of its node."""
+    node = imported.node_of.get(op)
+    return node is not None and imported.ops_of[node] == [op]
+
+
 def _objection(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> str:
     """Why a copy cannot be taken out of the graph, or ""."""
     maker = result.owner
     for part in (op, maker):
-        node = imported.node_of.get(part) if isinstance(part, Operation) else None
-        if node is None or imported.ops_of[node] != [part]:
+        if not isinstance(part, Operation) or not _node_is(part, imported):
             return "it is a part of what its node does"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
         return ""
@@ -176,7 +195,7 @@ def _evaluated(node: fx.Node, key: str) -> Any:
         return known.detach() if isinstance(known, torch.Tensor) else known
 
     try:
-        args, kwargs = fx.node.map_arg(node.args, operand), fx.node.map_arg(node.kwargs, operand)
+        args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)
         fakes = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
         with torch.no_grad(), fakes[0].fake_mode:
             if callable(node.target):

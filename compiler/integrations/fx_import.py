@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ArrayAttr, Attribute, DictionaryAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from compiler.analysis.alias import argument_attributes, main_function
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
-from compiler.frontend.elementwise import mark_elementwise
 from compiler.frontend.forms import Handle, Root
-from compiler.frontend.importer import _Importer
+from compiler.frontend.importer import Importer
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
 from dialects.fx import CallOp, Operand
@@ -55,12 +55,11 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     """
     owner = graph.owning_module
     module: Any = owner if owner is not None and owner.graph is graph else SimpleNamespace(graph=graph)
-    importer = _HostImporter(_captured(module, graph, example_inputs))
+    importer = _HostImporter(captured_graph(module, graph, example_inputs))
     program = importer.program()
-    mark_elementwise(program.module)
     function = main_function(program.module)
     names = set(donated)
-    given_up: list[Attribute] = []
+    given_up: list[DictionaryAttr] = []
     for attributes in argument_attributes(function):
         name = attributes.get("fx.name")
         if isinstance(name, StringAttr) and name.data in names:
@@ -70,7 +69,8 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     return Imported(function, importer.node_of, importer.ops_of, importer.env)
 
 
-def _captured(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
+def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
+    """A host's graph with what is known about its inputs: the examples, or the placeholders' metadata."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     if example_inputs is not None and len(example_inputs) != len(placeholders):
         raise CompileError(f"the graph has {len(placeholders)} inputs, {len(example_inputs)} were given")
@@ -84,7 +84,7 @@ def _captured(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None
             inputs.append(Input(node.name, "input", None, constant=value))
     leaves = tuple(Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs))
     output = next(node for node in graph.nodes if node.op == "output")
-    found = [leaf for leaf in pytree.tree_leaves(_plain(output.args[0]))]
+    found = pytree.tree_leaves(_plain(output.args[0]))
     out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
     tree = pytree.tree_structure(0)
     return Captured(module, tuple(inputs), tree, leaves, tree, out_leaves)
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _HostImporter(_Importer):
+class _HostImporter(Importer):
     """Imports what the compiler's importer refuses as calls with declared or unknown effects."""
 
     def __init__(self, captured: Captured) -> None:
@@ -147,8 +147,8 @@ class _HostImporter(_Importer):
 
     def _opaque(self, node: fx.Node, env: dict[fx.Node, Any], error: Exception) -> Any:
         """One call for a node whose inside is not known."""
-        args = fx.node.map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs = fx.node.map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        kwargs = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
         handles = [h for h in pytree.tree_leaves((args, kwargs), is_leaf=_is_handle) if _is_handle(h)]
         handles = list({id(h): h for h in handles}.values())
         try:
@@ -157,11 +157,9 @@ class _HostImporter(_Importer):
             raise error from None
         tensors, tree = pytree.tree_flatten(value)
         declared, aliased = _declared(node, args, kwargs, handles)
-        kept: list[Any] = []
         forms, entries, sources = [], [], []
         for position, tensor in enumerate(tensors):
             if not isinstance(tensor, torch.Tensor):
-                kept.append(tensor)
                 continue
             alias = aliased(position)
             if alias.kind == "same":
@@ -174,7 +172,6 @@ class _HostImporter(_Importer):
                 forms.append(form)
                 sources.append(Root(1 << 62))
             entries.append(alias)
-            kept.append(None)
         op = CallOp.create(
             operands=[h.value for h in handles],
             result_types=[form.type for form in forms],
@@ -192,7 +189,7 @@ class _HostImporter(_Importer):
         made = iter(
             Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True)
         )
-        return pytree.tree_unflatten([next(made) if item is None else item for item in kept], tree)
+        return pytree.tree_unflatten([next(made) if isinstance(t, torch.Tensor) else t for t in tensors], tree)
 
 
 def _is_handle(value: Any) -> bool:
@@ -238,4 +235,4 @@ def _declared(
     return Effects(None), lambda i: ResultAlias("may")
 
 
-__all__ = ["Imported", "METADATA", "import_host_graph", "metadata"]
+__all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata"]

@@ -67,7 +67,7 @@ def _resolve(b: Builder, operand: Operand, indexed: Mapping[int, ir.Value]) -> t
     """The operand and its place; a window that is no block is read first."""
     if isinstance(operand, Part):
         place = _place(b, operand, indexed)
-        if place is not None:
+        if place is not None and place.dims:
             return operand, place
         operand = read(b, operand)
     sizes = b.shape(operand)

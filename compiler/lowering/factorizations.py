@@ -35,7 +35,8 @@ def loop(
     op = hlo.WhileOp(types, [counter, *state])
     b.region(op, types, lambda k, *_: b.compare("LT", k, b.splat(steps, "i32")), 0)
     b.region(op, types, lambda k, *held: [hlo.add(k, b.splat(1, "i32")), *body(k, *held)], 1)
-    return list(op.results)[1:]
+    results: list[ir.Value] = list(op.results)
+    return results[1:]
 
 
 def line(b: Builder, x: ir.Value, k: ir.Value, dim: int) -> ir.Value:

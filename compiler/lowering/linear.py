@@ -172,7 +172,7 @@ def matmul(b: Builder, call: Call) -> ir.Value:
     return b.reshape(b.convert(product, call.types[0][0]), call.types[0][1])
 
 
-@lowering("aten._grouped_mm.default")
+@lowering("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
 def grouped_mm(b: Builder, call: Call) -> ir.Value:
     """Each row times its group's matrix; `offs` holds where each group of rows ends.
 

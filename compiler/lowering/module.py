@@ -21,20 +21,21 @@ from xdsl.dialects.builtin import (
     IntegerType,
     ModuleOp,
     NameLoc,
-    NoneAttr,
+    NoneType,
     StringAttr,
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from compiler.errors import CompileError, UnsupportedError
-from compiler.lowering import load_rules, windows
+from compiler.lowering import control, load_rules, windows
 from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, THROUGH, Call, type_name
 from compiler.lowering.windows import Part
 from dialects.alias import Table, Window
+from dialects.control import ValueCondOp, ValueWhileOp
 from dialects.fx import Constant, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import Geometry, element_name, row_major
 
@@ -71,6 +72,7 @@ class _Function:
         self.values: dict[SSAValue, ir.Value] = {}
         self.parts: dict[SSAValue, Part] = {}
         self.unsupported: list[str] = []
+        self.first_refused: Operation | None = None
         self.failed: set[SSAValue] = set()
         # Attributes are shared between ops and cost more to hash than to look up by identity; the IR keeps them alive.
         self._arguments: dict[int, Any] = {}
@@ -83,6 +85,8 @@ class _Function:
             ReinterpretOp: self._reinterpret,
             EmptyOp: self._empty,
             ConstantOp: self._constant,
+            ValueCondOp: self._control,
+            ValueWhileOp: self._control,
         }
 
     # -- the function --------------------------------------------------------------------------
@@ -109,9 +113,12 @@ class _Function:
                 self._lower(op)
             if self.unsupported:
                 listing = "\n".join(f"  {line}" for line in self.unsupported)
+                node, where = _source(self.first_refused or last)
                 raise UnsupportedError(
                     f"{len(self.unsupported)} operation(s) cannot be lowered to StableHLO:\n{listing}",
-                    hint="decompose or replace these operations before compiling",
+                    location=where,
+                    node=node,
+                    hint="replace these operations, or register a lowering for them",
                 )
             with self._location(last):
                 func.return_([self.value(value) for value in last.arguments])
@@ -151,6 +158,7 @@ class _Function:
             self.unsupported.append(_describe(op))
 
     def _refuse(self, op: Operation, line: str) -> None:
+        self.first_refused = self.first_refused or op
         self.unsupported.append(line)
         self.failed.update(op.results)
 
@@ -172,7 +180,8 @@ class _Function:
         keywords = op.properties.get("keywords")
         named = {name: _fill(a, operands) for name, a in self._decode(keywords).items()} if keywords else {}
         types = tuple(self.type(result.type) for result in op.results)
-        found = rule(self.b, Call(target, arguments, named, types))
+        writes = op.writes.writes() or () if op.writes is not None else ()
+        found = rule(self.b, Call(target, arguments, named, types, writes))
         values = [found] if isinstance(found, ir.Value | Part) else list(found)
         if len(values) != len(types):
             raise CompileError(f"the rule for {target} gives {len(values)} results, the operation has {len(types)}")
@@ -254,6 +263,21 @@ class _Function:
     def _constant(self, op: ConstantOp) -> None:
         element, shape = self.type(op.value.type)
         self.values[op.value] = windows.constant(self.b, op.data, element, shape)
+
+    def block(self, source: Block, arguments: Sequence[ir.Value]) -> list[ir.Value] | None:
+        """Lower the ops of a region at the insertion point; what it yields, or None where that cannot be lowered."""
+        self.values.update(zip(source.args, arguments, strict=True))
+        *_, last = operations = list(source.ops)
+        for inner in _live(operations):
+            self._lower(inner)
+        return None if any(v in self.failed for v in last.operands) else [self.value(v) for v in last.operands]
+
+    def _control(self, op: ValueCondOp | ValueWhileOp) -> None:
+        results = control.lower(self, op)
+        if results is None:
+            self.failed.update(op.results)
+        else:
+            self.values.update(zip(op.results, results, strict=True))
 
     # -- look-ups ------------------------------------------------------------------------------
 
@@ -360,7 +384,7 @@ def decode(attribute: Attribute) -> Any:
     match attribute:
         case Operand():
             return attribute
-        case NoneAttr():
+        case NoneType():
             return None
         case IntegerAttr():
             number = attribute.value.data

@@ -36,6 +36,8 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     types: tuple[type_name, ...]
+    writes: tuple[int, ...] = ()
+    """Operands that the overload writes, counted over its tensors; their new values are the last results."""
 
     def arg(self, position: int, name: str = "", default: Any = None) -> Any:
         """Positional argument `position`, or keyword `name`, or the schema's default given here."""

@@ -35,7 +35,8 @@ def _until(
 
     b.region(op, types, condition, 0)
     b.region(op, types, lambda k, *values: [hlo.add(k, b.splat(1, "i32")), *body(*values)], 1)
-    return list(op.results)[1:]
+    results: list[ir.Value] = list(op.results)
+    return results[1:]
 
 
 @pointwise("aten.special_zeta.default", "aten.special_zeta.other_scalar", "aten.special_zeta.self_scalar")

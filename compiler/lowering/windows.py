@@ -236,7 +236,9 @@ def insert(
     box = None if overlaps_itself(window) else _best_box(shape, window)
     if box is None:
         placed = _scatter_flat(b, base, value, window)
-    elif box.unit and (box.dims == shape or not _computed_from(value, base)):
+    elif box.unit and (box.dims != shape or _reshaped(base)) and _computed_from(value, base):
+        placed = _select_box(b, b.reshape(base, box.dims), block(b, value, box), box)
+    elif box.unit:
         starts = [b.splat(start, "i64") for start in box.starts]
         placed = hlo.dynamic_update_slice(b.reshape(base, box.dims), block(b, value, box), starts)
     else:
@@ -264,7 +266,8 @@ def _computed_from(value: ir.Value, base: ir.Value, most: int = 64) -> bool:
     """Whether XLA may fuse reads of `base` into the update `value`; True also when that is long to find out.
 
     The CPU backend then updates a base that is reshaped in place while it still reads it through the other shape, and
-    reads what it has just written (seen in jaxlib 0.10.2: x[1:3] = x[0:2] on four rows of a flat buffer).
+    reads what it has just written (seen in jaxlib 0.10.2: x[1:3] = x[0:2] on four rows of a flat buffer, and on three rows
+    of a buffer that was put together in another shape).
     """
     root = _unshaped(base)
     pending, seen = [value], set[ir.Value]()
@@ -280,6 +283,22 @@ def _computed_from(value: ir.Value, base: ir.Value, most: int = 64) -> bool:
         if current.owner.name not in _MATERIALIZED:
             pending.extend(current.owner.operands)
     return False
+
+
+def _select_box(b: Builder, base: ir.Value, block: ir.Value, box: Box) -> ir.Value:
+    """Replace a plain block element by element, which is never done in place."""
+    element = b.element(base)
+    before = list(box.starts)
+    after = [d - s - c for d, s, c in zip(box.dims, box.starts, box.counts, strict=True)]
+    inside = hlo.pad(b.splat(1, "i1", box.counts), b.splat(0, "i1"), before, after, [0] * len(before))
+    return hlo.select(inside, hlo.pad(block, b.splat(0, element), before, after, [0] * len(before)), base)
+
+
+def _reshaped(value: ir.Value) -> bool:
+    """Whether a reshape made the value: XLA reads windows of it through the shape it had before."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.bitcast_convert":
+        value = value.owner.operands[0]
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.reshape"
 
 
 def _unshaped(value: ir.Value) -> ir.Value:

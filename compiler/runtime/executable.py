@@ -18,8 +18,8 @@ from compiler.errors import CompileError, GuardError
 from compiler.export import artifact
 from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
-from compiler.export.io_map import io_map
-from compiler.export.signature import Binding, OutputSource, Signature, TensorType
+from compiler.export.signature import OWN, Binding, OutputSource, Signature, TensorType
+from compiler.random_bits import seeded
 from compiler.runtime.buffers import Memory
 from compiler.runtime.client import compile_hlo, sharding
 from compiler.runtime.guards import Guards
@@ -78,9 +78,11 @@ class Executable:
         training: Mapping[str, bool] | None = None,
         stages: Mapping[str, str | Callable[[], str]] | None = None,
         options: Any = None,
+        files: Mapping[str, bytes] | None = None,
     ):
         """`state` holds the tensors of arguments that are no inputs, where `owner` has none of that name; `stages` the
-        texts for `ir`; `options` those of `compiler.runtime.client.compile_options`."""
+        texts for `ir`; `options` those of `compiler.runtime.client.compile_options`; `files` go into a saved artifact as
+        they are."""
         parts = export_hlo.interface(hlo)
         if (parts.parameters, parts.results) != (signature.parameters, signature.results):
             raise CompileError("the HLO module and the signature disagree on parameters or results")
@@ -94,6 +96,7 @@ class Executable:
         self._stablehlo = stablehlo
         self._stages = dict(stages or {})
         self._options = options
+        self._files = dict(files or {})
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         self._guards = Guards(signature)
@@ -110,7 +113,7 @@ class Executable:
         self._state: StoredState | ModuleState = StoredState(names, state or {})
         if owner is not None:
             known = dict(state or {})
-            constants = {b.name: known[b.name] for b in signature.bindings if b.kind == "constant" and b.name in known}
+            constants = {b.name: known[b.name] for b in signature.bindings if b.kind in OWN and b.name in known}
             self._state = ModuleState(names, owner, constants, training or {})
 
     @classmethod
@@ -123,7 +126,7 @@ class Executable:
         """Write an artifact (docs/artifact.md) with the present state; "omit" leaves parameters and buffers out."""
         with self._lock:
             state = self._state.available()
-            artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights)
+            artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights, self._files)
 
     def bind(self, state: Mapping[str, torch.Tensor] | torch.nn.Module) -> Executable:
         """Use these tensors, by name, as the state from now on. They are not copied: calls write into them."""
@@ -143,6 +146,16 @@ class Executable:
             self._state = StoredState([name for _, name in self._owned], known)
         return self
 
+    def manual_seed(self, seed: int) -> Executable:
+        """Start the program's stream of random numbers again, for this seed. It is not the stream that eager PyTorch has
+        for the same seed. A program that draws nothing has no stream, and this changes nothing."""
+        with self._lock:
+            state = self._state.available()
+            for binding in self.signature.bindings:
+                if binding.kind == "generator":
+                    state[binding.name].copy_(seeded(seed))
+        return self
+
     # -- what it is ----------------------------------------------------------------------------
 
     @property
@@ -153,12 +166,12 @@ class Executable:
     @property
     def io_map(self) -> dict[int, int]:
         """Result -> argument whose memory it is; results from `original_output_count` on are added for written ones."""
-        return io_map(self.signature.bindings, self.signature.plan).results
+        return self.signature.contract.results
 
     @property
     def original_output_count(self) -> int:
-        """How many tensor results the program itself has."""
-        return len(self.signature.plan)
+        """How many results the program itself has, Python values included."""
+        return self.signature.contract.original_output_count
 
     @property
     def alias_table(self) -> list[AliasRow]:
@@ -226,6 +239,11 @@ class Executable:
                 self._state.rebind(name, outputs[index])
         leaves = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.signature.out_leaves]
         return pytree.tree_unflatten(leaves, self.signature.out_tree)
+
+    def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results on these tensors, flat: one for each of `argument_names`, in place of the inputs and the state."""
+        with self._lock:
+            return self._run(list(arguments))
 
     def _run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         addresses, staged = self._guards.check(tensors)

@@ -49,7 +49,7 @@ class Outputs:
         tensor = to_torch(buffer)
         address = tensor.data_ptr()
         if not address:
-            return tensor
+            return torch.empty_like(tensor)  # memory of PyTorch's own: unlike XLA's it can be resized
         if address in taken:
             return tensor.clone()
         taken.add(address)

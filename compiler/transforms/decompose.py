@@ -75,6 +75,8 @@ class _Decomposer:
     def rewrite(self, block: Block) -> None:
         """Replace the calls in one block."""
         for op in tuple(block.ops):
+            for region in op.regions:
+                self.rewrite(region.block)
             if isinstance(op, ValueCallOp) and op.target.data not in self.supported and op.writes is None:
                 replacement = self._replacement(op)
                 if replacement is not None:

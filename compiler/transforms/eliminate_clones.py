@@ -17,17 +17,17 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
-from compiler.analysis.alias import AliasAnalysis, AliasKind, Root, is_handle, main_function
+from compiler.analysis.alias import AliasAnalysis, AliasKind, Root, argument_attributes, is_handle, main_function
 from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
 from compiler.analysis.interference import Copy, element_size
 from compiler.analysis.layout import rebase, same_strides
+from compiler.analysis.regions import contiguous, extent
 from compiler.errors import CompileError
-from compiler.remarks import Remark
+from compiler.remarks import KEPT, Remark
+from compiler.transforms.hoist_reads import plan_with_hoisting
+from dialects.alias import Root as RootAttr
 from dialects.fx import CallOp
 from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
-
-KEPT = "alias.kept"
-"""Attribute of a copy that stays: why."""
 
 
 @dataclass
@@ -95,6 +95,8 @@ class DropSelfCopies(RewritePattern):
     def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
         if op.target.data != "aten.copy_.default" or not all(is_handle(v) for v in op.args) or len(op.args) != 2:
             return
+        if any(v not in self.analysis.locations for v in op.args):
+            return  # inside a region
         if self.analysis.alias(op.args[0], op.args[1]).kind is AliasKind.MUST:
             self.dropped.append(op)
             rewriter.replace_all_uses_with(op.outs[0], op.args[0])
@@ -127,16 +129,54 @@ def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
     return Outcome(tuple(copy.op for copy in plan.removed), tuple(dropped), plan.kept, saved)
 
 
+def has_writers_without_twin(function: FuncOp) -> bool:
+    """Whether some call may become a custom call that writes its operands: it has no out-of-place overload."""
+    return any(isinstance(op, CallOp) and op.value is None and op.effects.writes() != () for op in function.walk())
+
+
+def eliminate_whole_copies(function: FuncOp) -> None:
+    """Remove copies of whole memories: what a writing call gets is then that memory, which it may overwrite.
+
+    Among values a copy costs nothing, except where the memory of an argument is to be written: a donated one is. The copy of a
+    part stays, because the part would have to be put back into its memory.
+    """
+    analysis = AliasAnalysis(function)
+    sizes = {
+        Root("root", root.data.id): root.data.bytes
+        for attributes in argument_attributes(function)
+        if isinstance(root := attributes.get("alias.root"), RootAttr)
+    }
+
+    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+        where = analysis.location(source)
+        if where.region is None or len(where.roots) != 1:
+            return ""  # refused anyway
+        root = where.roots[0]
+        origin = analysis.location(analysis.origins[root]).region
+        first, last = (0, sizes[root]) if root in sizes else extent(origin) if origin is not None else (0, -1)
+        whole = contiguous(where.region) and extent(where.region) == (first, last)
+        return "" if whole else "its source is a part of memory, into which the part would have to be put back"
+
+    apply_plan(function, plan_clones(function, objection=objection))
+
+
 @dataclass(frozen=True)
 class EliminateClones(ModulePass):
-    """Removes copies; see the module. `objective` is `bytes` or `count`: what the best choice saves most of."""
+    """Removes copies; see the module.
+
+    Args:
+        objective: `bytes` or `count`, what the best choice saves most of.
+        hoist_reads: move a read above a write where that frees a copy.
+    """
 
     name: ClassVar[str] = "eliminate-clones"
     objective: str = "bytes"
+    hoist_reads: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.objective not in ("bytes", "count"):
             raise CompileError(f"eliminate-clones has no objective {self.objective!r}", hint="use bytes or count")
         objective: Objective = "bytes" if self.objective == "bytes" else "count"
         function = main_function(op)
-        apply_plan(function, plan_clones(function, objective))
+        plan = plan_with_hoisting(function, objective)[0] if self.hoist_reads else plan_clones(function, objective)
+        apply_plan(function, plan)

@@ -22,70 +22,19 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from compiler.analysis.memories import Memories, Memory, Place, analyze, memory_order
+from compiler.analysis.memories import analyze
 from compiler.analysis.regions import Region, Relation, coincide, region, relation, self_overlaps
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
-from compiler.transforms.memory_state import Emitter, Key, MemoryState
+from compiler.transforms.control_to_values import CondBecomesValueCond, WhileBecomesValueWhile
+from compiler.transforms.function_state import FunctionState, type_of_value
+from compiler.transforms.memory_state import Emitter, Key, same_width
+from compiler.transforms.overlapping_fill import MASKED_FILLS, fill_overlapping
 from compiler.transforms.remove_dead_values import erase_dead_values
 from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
+from dialects.control import CondOp, WhileOp, YieldOp
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp, ValueCallOp, operand_numbers
-from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits, value_type
-
-
-class FunctionState:
-    """What the patterns share while they sweep over one function."""
-
-    def __init__(self, memories: Memories, arguments: Sequence[SSAValue], values: Sequence[SSAValue]):
-        self.memories = memories
-        self.arguments = list(arguments)
-        self.states = {
-            id(memory): MemoryState(memory, value) for memory, value in zip(memories.parameters, values, strict=True)
-        }
-        self.table: list[tuple[int, Memory]] = []
-        self.plan: list[OutputSource] = []
-
-    def place(self, handle: SSAValue) -> Place:
-        return self.memories.places[handle]
-
-    def state(self, handle: SSAValue) -> MemoryState:
-        memory = self.place(handle).memory
-        found = self.states.get(id(memory))
-        if found is None:
-            found = self.states[id(memory)] = MemoryState(memory, None)
-        return found
-
-    def key(self, handle: SSAValue) -> Key:
-        kind = cast(MemRefType[Attribute], handle.type)
-        return self.state(handle).key(element_name(kind.element_type), geometry(kind), lazy_bits(kind))
-
-    def window(self, handle: SSAValue) -> Geometry:
-        """The window as the caller sees it: with the strides of dimensions of size one and of empty tensors."""
-        kind = cast(MemRefType[Attribute], handle.type)
-        sizes, strides, offset = geometry(kind)
-        start = self.place(handle).memory.start // ELEMENTS[element_name(kind.element_type)][1]
-        return Geometry(sizes, strides, 0 if 0 in sizes else offset - start)
-
-    def read(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
-        return self.state(handle).read(self.key(handle), emitter)
-
-    def write(self, handle: SSAValue, value: SSAValue, emitter: Emitter) -> None:
-        state, key = self.state(handle), self.key(handle)
-        state.write(key, value, _covers(state.memory, key), emitter)
-
-
-def _covers(memory: Memory, key: Key) -> bool:
-    """Whether the window meets every byte of the memory exactly once."""
-    size = 1
-    for dim in memory.dims:
-        size *= dim
-    same_bytes = key.window.numel * ELEMENTS[key.element][1] == size * ELEMENTS[memory.element][1]
-    return same_bytes and key.window.offset == 0 and memory_order(key.window) is not None
-
-
-def _value_type(handle: SSAValue) -> Attribute:
-    kind = cast(MemRefType[Attribute], handle.type)
-    return value_type(element_name(kind.element_type), kind.get_shape())
+from dialects.types import ELEMENTS, Geometry, form, value_type
 
 
 def _region(key: Key) -> Region:
@@ -103,7 +52,7 @@ class ConstantBecomesValue(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ConstantOp, rewriter: PatternRewriter) -> None:
         emitter = Emitter(op)
-        value = emitter.emit(ConstantOp, [], [_value_type(op.value)], {"data": op.data}).results[0]
+        value = emitter.emit(ConstantOp, [], [type_of_value(op.value)], {"data": op.data}).results[0]
         self.state.write(op.value, value, emitter)
 
 
@@ -122,14 +71,17 @@ class CallBecomesValueCall(RewritePattern):
         writes = tuple(a.operand for a in accesses if a.kind == "write")
         reads = {a.operand for a in accesses if a.kind == "read"}
         emitter = Emitter(op)
+        if self._is_overlapping_fill(op):
+            self._fill_overlapping(op, emitter)
+            return
         if writes:
             self._refuse_order_dependence(op, reads, writes)
         operands = [
             self.state.read(handle, emitter) if number in reads else self._placeholder(handle, emitter)
-            for number, handle in enumerate(op.args)
+            for number, handle in enumerate(op.operands)
         ]
         if not writes:
-            call = emitter.emit(ValueCallOp, operands, [_value_type(r) for r in op.outs], _call_properties(op))
+            call = emitter.emit(ValueCallOp, operands, [type_of_value(r) for r in op.results], _call_properties(op))
             self._bind_results(op, list(call.results), emitter)
         elif op.value is not None:
             self._call_twin(op, operands, emitter)
@@ -138,13 +90,13 @@ class CallBecomesValueCall(RewritePattern):
 
     def _placeholder(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
         """An operand whose elements nobody looks at: any value of its shape, so that nothing waits for the old one."""
-        kind = cast(MemRefType[Attribute], handle.type)
-        return emitter.empty(element_name(kind.element_type), kind.get_shape())
+        shape = form(cast(MemRefType[Attribute], handle.type))
+        return emitter.empty(shape.element, shape.window.sizes)
 
     def _call_twin(self, op: CallOp, operands: list[SSAValue], emitter: Emitter) -> None:
         assert op.value is not None
         twin = op.value.data
-        types = [_value_type(op.outs[o.index] if o.kind == "result" else op.args[o.index]) for o in twin.outputs]
+        types = [type_of_value(op.outs[o.index] if o.kind == "result" else op.args[o.index]) for o in twin.outputs]
         operands, properties = _without(op, operands, twin.drop)
         properties["target"] = StringAttr(twin.target)
         call = emitter.emit(ValueCallOp, operands, types, properties)
@@ -158,14 +110,28 @@ class CallBecomesValueCall(RewritePattern):
         """An op without a twin: its own results, then the new values of what it writes."""
         properties = _call_properties(op)
         properties["writes"] = Effects(tuple(a for a in op.effects.data or () if a.kind == "write"))
-        types = [_value_type(r) for r in op.outs] + [_value_type(op.args[w]) for w in writes]
+        types = [type_of_value(r) for r in op.outs] + [type_of_value(op.args[w]) for w in writes]
         call = emitter.emit(ValueCallOp, operands, types, properties)
         self._bind_results(op, list(call.results[: len(op.outs)]), emitter)
         for number, value in zip(writes, call.results[len(op.outs) :], strict=True):
             self.state.write(op.args[number], value, emitter)
 
+    def _is_overlapping_fill(self, op: CallOp) -> bool:
+        """A masked fill of a window that meets elements twice, by a mask and a value that live elsewhere."""
+        if op.target.data not in MASKED_FILLS:
+            return False
+        key, memory = self.state.key(op.operands[0]), self.state.place(op.operands[0]).memory
+        elsewhere = all(self.state.place(other).memory is not memory for other in op.operands[1:])
+        plain = not key.lazy and same_width(key.element, memory.element)
+        return elsewhere and plain and self_overlaps(_region(key)) is True
+
+    def _fill_overlapping(self, op: CallOp, emitter: Emitter) -> None:
+        target, mask, *rest = op.operands
+        value = self.state.read(rest[0], emitter) if rest else op.arguments.data[2]
+        fill_overlapping(self.state.state(target), self.state.key(target), self.state.read(mask, emitter), value, emitter)
+
     def _bind_results(self, op: CallOp, values: list[SSAValue], emitter: Emitter) -> None:
-        for alias, handle, value in zip(op.aliases.data, op.outs, values, strict=True):
+        for alias, handle, value in zip(op.aliases.data, op.results, values, strict=True):
             if alias.kind == "fresh":
                 self.state.write(handle, value, emitter)
 
@@ -188,6 +154,9 @@ class CallBecomesValueCall(RewritePattern):
                 if second[:2] == key[:2]:
                     if other in writes:
                         raise _refusal(op, f"{op.target.data} writes the same memory through two operands")
+                    if not pointwise and (op.value is None or op.value.data.target == op.target.data):
+                        # Nothing but the operator itself says what it does, and that is not element by element.
+                        raise _refusal(op, f"{op.target.data} writes the memory that it reads as operand {other}")
                     continue
                 if relation(bytes_, _region(second)) is Relation.DISJOINT:
                     continue
@@ -287,43 +256,53 @@ def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
     memories = analyze(function, carriers=carriers)
     handles = list(block.args)
     old = list(block.ops)
-    types = [value_type(m.element, m.dims) for m in memories.parameters]
-    values = [block.insert_arg(kind, len(block.args)) for kind in types]
-    state = FunctionState(memories, handles, values)
-    patterns: dict[type[Operation], RewritePattern] = {
-        ConstantOp: ConstantBecomesValue(state),
-        CallOp: CallBecomesValueCall(state),
-        ReturnOp: ReturnGivesResults(state),
-    }
-    for op in old:
-        pattern = patterns.get(type(op))
-        if pattern is not None:
-            pattern.match_and_rewrite(op, PatternRewriter(op))
-        elif not isinstance(op, SymbolOp):
-            location, node = source_of(op)
-            raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
+    # The parameters stand in a block of their own until it is known which of them are used.
+    values = list(Block(arg_types=[value_type(m.element, m.dims) for m in memories.parameters]).args)
+    state = FunctionState(memories, handles, memories.parameters, values)
+    sweep(old, state)
     for op in reversed(old):
         if not isinstance(op, ReturnOp):
             block.erase_op(op)
     erase_dead_values(function.body)
-    _finish(function, block, handles, values, state)
+    _finish(function, block, values, state)
 
 
-def _finish(
-    function: FuncOp, block: Block, handles: Sequence[SSAValue], values: Sequence[SSAValue], state: FunctionState
-) -> None:
-    """Drop the handles and unused parameters; write bindings, table and plan."""
+def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
+    """Emit the value form of each op in front of it."""
+    patterns: dict[type[Operation], RewritePattern] = {
+        ConstantOp: ConstantBecomesValue(state),
+        CallOp: CallBecomesValueCall(state),
+        CondOp: CondBecomesValueCond(state, sweep),
+        WhileOp: WhileBecomesValueWhile(state, sweep),
+        ReturnOp: ReturnGivesResults(state),
+    }
+    for op in ops:
+        pattern = patterns.get(type(op))
+        if pattern is not None:
+            pattern.match_and_rewrite(op, PatternRewriter(op))
+        elif not isinstance(op, SymbolOp | YieldOp):
+            location, node = source_of(op)
+            raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
+
+
+def _finish(function: FuncOp, old: Block, values: Sequence[SSAValue], state: FunctionState) -> None:
+    """A block whose arguments are the used parameters; bindings, table and plan on the function."""
     written = {id(memory) for _, memory in state.table}
-    numbers: dict[int, int] = {}
-    for memory, value in zip(state.memories.parameters, values, strict=True):
-        if value.first_use is not None or id(memory) in written:
-            numbers[id(memory)] = len(numbers)
+    used = [
+        (memory, value)
+        for memory, value in zip(state.memories.parameters, values, strict=True)
+        if value.first_use is not None or id(memory) in written
+    ]
+    numbers = {id(memory): number for number, (memory, _) in enumerate(used)}
     bindings = _bindings(function, state, numbers)
-    for memory, value in reversed(list(zip(state.memories.parameters, values, strict=True))):
-        if id(memory) not in numbers:
-            block.erase_arg(value)  # type: ignore[arg-type]
-    for handle in reversed(handles):
-        block.erase_arg(handle)  # type: ignore[arg-type]
+    block = Block(arg_types=[value.type for _, value in used])
+    for (_, value), parameter in zip(used, block.args, strict=True):
+        value.replace_all_uses_with(parameter)
+    for op in list(old.ops):
+        op.detach()
+        block.add_op(op)
+    function.body.detach_block(old)
+    function.body.add_block(block)
     function.attributes["alias.bindings"] = Bindings(bindings)
     function.attributes["alias.table"] = Table(tuple(AliasEntry(k, numbers[id(m)]) for k, m in state.table))
     function.attributes["alias.plan"] = Plan(tuple(state.plan))

@@ -57,7 +57,9 @@ class Emitter:
         types: list[Attribute],
         properties: dict[str, Attribute] | None = None,
     ) -> Operation:
-        op = kind.create(operands=operands, result_types=types, properties=properties or {})
+        return self.place(kind.create(operands=operands, result_types=types, properties=properties or {}))
+
+    def place(self, op: Operation) -> Operation:
         op.location = self.point.location
         block = self.point.parent
         assert block is not None
@@ -162,6 +164,14 @@ class MemoryState:
             self.value = emitter.insert(stored, base, key.window, dims)
             self._last_insert = (key.window, element_of(stored), base)
         self.known = {key: value}
+
+    def replace(self, value: SSAValue) -> None:
+        """Make `value`, of the declared element type and shape, the newest one."""
+        self.value, self.known, self._last_insert = value, {}, None
+
+    def whole(self, element: str, emitter: Emitter) -> SSAValue:
+        """All elements now, as wide as `element`."""
+        return self._as(element, emitter)
 
     def final(self, emitter: Emitter) -> SSAValue:
         """The whole memory as its declared element type and shape."""

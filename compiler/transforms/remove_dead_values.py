@@ -14,11 +14,12 @@ from xdsl.ir import Operation, Region
 from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
+from dialects.control import CondOp, WhileOp
 from dialects.fx import CallOp, ConstantOp
 
 
 def _changes_nothing(op: Operation, pure: dict[type[Operation], bool]) -> bool:
-    if isinstance(op, CallOp):
+    if isinstance(op, CallOp | CondOp | WhileOp):
         # A call without results is there for something the schema does not say.
         return op.effects.writes() == () and bool(op.results)
     kind = type(op)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
 import time
 from collections import Counter
@@ -25,9 +27,12 @@ def _arguments() -> argparse.ArgumentParser:
     add("count", nargs="?", type=int, default=500, help="number of programs")
     add("--mode", choices=MODES, default="compile", help="what is compared with eager PyTorch (default: compile)")
     add("--seed", type=int, default=0, help="seed of the first program")
+    add("--only", type=int, nargs="+", metavar="SEED", help="these programs instead of COUNT of them")
     add("--children", type=int, default=2, help="processes at a time")
     add("--steps", type=int, default=12, help="most statements of a program")
     add("--seconds", type=float, default=SECONDS, help="how long one program may take")
+    add("--between-elements", action="store_true", help="with compile and replay too: as_strided views that meet bytes "
+        "between an argument's elements, which a run on a copy does not carry back")  # fmt: skip
     add("--no-shrink", action="store_true", help="print failing programs as they are")
     add("--failures", type=int, default=10, help="how many failures of different reasons to print")
     add("--refusals", action="store_true", help="print an example of every reason to refuse as well")
@@ -40,21 +45,27 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when nothing was wrong and nothing crashed."""
     options = _arguments().parse_args(argv)
     console = Console()
-    contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops)
-    items: list[int | Program] = list(range(options.seed, options.seed + options.count))
+    contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops,
+                       between_elements=options.between_elements or options.mode not in ("compile", "replay"))  # fmt: skip
+    items: list[int | Program] = list(options.only or range(options.seed, options.seed + options.count))
     if options.replay:
-        items = [Program.from_json(path.read_text()) for path in options.replay]
+        saved = [Program.from_json(path.read_text()) for path in options.replay]
+        items = [p for p in saved if contents.custom_ops or not p.has_custom_ops]
     counts: Counter[str] = Counter()
     reasons: dict[tuple[str, str], list[tuple[int | Program, Verdict]]] = {}
     start = time.perf_counter()
+    interrupted = False
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress, contextlib.suppress(KeyboardInterrupt):
+        interrupted = True
         task = progress.add_task("", total=len(items))
         for each in run(items, options.mode, contents, children=options.children, seconds=options.seconds):
             counts[each.verdict.kind] += 1
             if each.verdict.kind != "agreed":
                 reasons.setdefault((each.verdict.kind, each.verdict.reason), []).append((each.item, each.verdict))
             progress.update(task, advance=1, description=_figures(counts))
+        interrupted = False
     seconds = time.perf_counter() - start
     shown = 0
     for (kind, reason), found in sorted(reasons.items(), key=lambda r: -len(r[1])):
@@ -63,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         shown += 1
         item, verdict = min(found, key=lambda f: f[0] if isinstance(f[0], int) else -1)
         program = generate(item, contents) if isinstance(item, int) else item
-        if not options.no_shrink:
+        if not options.no_shrink and not interrupted:
             program, verdict = shrink(program, verdict, options.mode, contents)
         console.rule(f"{kind}: {reason}", align="left")
         console.print(f"{verdict.detail}\n", markup=False, highlight=False, soft_wrap=True)
@@ -74,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     for (kind, reason), found in sorted(reasons.items(), key=lambda r: (r[0][0], -len(r[1]))):
         seeds = ", ".join(str(item) for item, _ in found[:5] if isinstance(item, int))
         console.print(f"{len(found):6}  {kind}: {reason}  [seeds {seeds}]", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{options.mode}: {len(items)} programs in {seconds:.0f} s: {_figures(counts)}", highlight=False)
+    console.print(f"{options.mode}: {counts.total()} programs in {seconds:.0f} s: {_figures(counts)}", highlight=False)
     return 1 if counts["wrong"] or counts["crashed"] else 0
 
 

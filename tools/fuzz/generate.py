@@ -30,12 +30,14 @@ class Options:
         custom_ops: calls of operators that come from torch.library.
         order_dependent: share of programs that may depend on the order of elements; a refusal is right for these.
         lazy_arguments: arguments with a lazy conj or neg bit.
+        between_elements: `as_strided` views of an argument that meet bytes between its own elements.
     """
 
     steps: int = 12
     custom_ops: bool = True
     order_dependent: float = 0.02
     lazy_arguments: bool = True
+    between_elements: bool = True
 
 
 class Run:

@@ -15,13 +15,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 MOVES = frozenset(
-    """copy_ clone _to_copy cat stack index index_select gather where index_put_ index_put _index_put_impl_ index_copy_
-    index_copy index_fill_ index_fill fill_ fill zero_ masked_fill_ masked_fill scatter_ scatter masked_scatter_ flip roll
-    repeat constant_pad_nd empty empty_like new_empty empty_strided new_empty_strided zeros zeros_like new_zeros ones
-    ones_like new_ones full full_like new_full take put_ lift_fresh lift_fresh_copy _unsafe_view select_scatter
-    slice_scatter diagonal_scatter as_strided_scatter _reshape_alias resize_ set_ contiguous tril triu tril_ triu_
-    _foreach_copy_ _foreach_zero_ unfold_copy view_copy squeeze_copy permute_copy t_copy split_copy unbind_copy
-    store_ store_and_old_ exchange_ fill_list_""".split()
+    [
+        "copy_", "clone", "_to_copy", "cat", "stack", "index", "index_select", "gather", "where", "index_put_",
+        "index_put", "_index_put_impl_", "index_copy_", "index_copy", "index_fill_", "index_fill", "fill_",
+        "fill", "zero_", "masked_fill_", "masked_fill", "scatter_", "scatter", "masked_scatter_", "flip",
+        "roll", "repeat", "constant_pad_nd", "empty", "empty_like", "new_empty", "empty_strided",
+        "new_empty_strided", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full",
+        "full_like", "new_full", "take", "put_", "lift_fresh", "lift_fresh_copy", "_unsafe_view",
+        "select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", "_reshape_alias",
+        "resize_", "set_", "contiguous", "tril", "triu", "tril_", "triu_", "_foreach_copy_", "_foreach_zero_",
+        "unfold_copy", "view_copy", "squeeze_copy", "permute_copy", "t_copy", "split_copy", "unbind_copy",
+        "store_", "store_and_old_", "exchange_", "fill_list_"
+    ]  # fmt: skip
 )
 """ATen operators that only move elements: any bits may go through them while no dtype changes."""
 
@@ -72,6 +77,11 @@ def is_clean(tensor: torch.Tensor, limit: float) -> bool:
     return bool(((wide == wide.round()) & (wide.abs() <= limit) & ~zero).all())
 
 
+def _is_positive(tensor: torch.Tensor) -> bool:
+    real = torch.view_as_real(tensor.resolve_conj().resolve_neg()) if tensor.dtype.is_complex else tensor
+    return bool((real.to(torch.float64) >= 0).all())
+
+
 def is_boolean(tensor: torch.Tensor) -> bool:
     """Whether every byte is 0 or 1: another byte in a bool tensor has no defined meaning."""
     return tensor.dtype is not torch.bool or not tensor.numel() or bool((tensor.view(torch.uint8) <= 1).all())
@@ -112,6 +122,12 @@ class Judge(TorchDispatchMode):
         looked_at = read if name == "copy_" else operands
         if not all(is_clean(t, limit) for t in looked_at):
             raise Unfit("value", f"{name} on values that are not small integers")
+        if name.startswith(("add", "sub", "mul", "_foreach_mul")) and any(t.dtype.is_complex for t in operands):
+            if name.startswith(("mul", "_foreach_mul")) or kwargs.get("alpha", 1) != 1:
+                raise Unfit("value", "a complex product: the sign of its zeros depends on how it is computed")
+        unsigned = {t.dtype for t in operands} | {dtype, *(a for a in args if isinstance(a, torch.dtype))}
+        if torch.uint8 in unsigned and not all(_is_positive(t) for t in looked_at if t.dtype in _LIMITS):
+            raise Unfit("value", "a negative number as an unsigned integer")
         if torch.Tag.pointwise not in func.tags and name not in MOVES:
             self._bounded(func, args, kwargs, limit)
         result = func(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,7 +29,8 @@ class Mode(Protocol):
         custom_ops: whether it can run calls of custom operators.
     """
 
-    custom_ops: bool
+    @property
+    def custom_ops(self) -> bool: ...
 
     def prepare(self, program: Program) -> Runner:
         """A function that behaves like the program. Raises CompileError for a refusal, AssertionError for a fault."""
@@ -140,6 +142,22 @@ class Compile:
         return compiler.compile(program.function(), tuple(program.make_arguments()))
 
 
+@dataclass(frozen=True)
+class Replay:
+    """A saved artifact, run by a second executor that has only its directory and jaxlib."""
+
+    custom_ops: bool = False
+
+    def prepare(self, program: Program) -> Runner:
+        import compiler
+        from tools import replay_artifact
+
+        with tempfile.TemporaryDirectory() as directory:
+            compiler.compile(program.function(), tuple(program.make_arguments())).save(directory)
+            return replay_artifact.Replay(directory)
+
+
 MODES: dict[str, Mode] = {
     "capture": Capture(), "handles": Handles(), "values": Values(), "roundtrip": Roundtrip(), "compile": Compile(),
+    "replay": Replay(),
 }  # fmt: skip

@@ -129,7 +129,7 @@ def _values(tensor: torch.Tensor) -> tuple[bytes, str]:
     dense = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if not dense.numel():
         return b"", "[]"
-    raw = torch.empty(0, dtype=torch.uint8).set_(dense.untyped_storage(), 0, (dense.numel() * dense.element_size(),))
+    raw = torch.empty(0, dtype=torch.uint8).set_(dense.untyped_storage())
     shown = dense if dense.element_size() > 1 or dense.dtype in (torch.int8, torch.uint8) else raw
     text = str(shown.reshape(-1)[:16].tolist()).replace(".0,", ",").replace(".0]", "]")
     return raw.numpy().tobytes(), text if dense.numel() <= 16 else text[:-1] + ", ...]"

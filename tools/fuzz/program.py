@@ -115,6 +115,10 @@ class Program:
     def parameters(self) -> tuple[str, ...]:
         return tuple(f"a{number}" for number in range(len(self.arguments)))
 
+    @property
+    def has_custom_ops(self) -> bool:
+        return any("torch.ops.fuzz" in step.text for step in self.steps)
+
     def source(self) -> str:
         """The program as a Python function."""
         lines = [f"def program({', '.join(self.parameters)}):", *(f"    {step}" for step in self.steps)]
@@ -159,7 +163,7 @@ class Program:
             text = f"{text}.conj()" if a.lazy == "conj" else f"torch._neg_view({text})" if a.lazy else text
             lines.append(f"a{number} = {text}")
         lines.append(f"print(program({', '.join(self.parameters)}))")
-        if any("torch.ops.fuzz" in step.text for step in self.steps):
+        if self.has_custom_ops:
             lines.insert(1, "import tools.fuzz.custom_ops")
         return "\n".join(lines) + "\n"
 
@@ -171,7 +175,7 @@ class Program:
         data = json.loads(text)
         return Program(
             tuple(Storage(**s) for s in data["storages"]),
-            tuple(Argument(**{k: tuple(v) if isinstance(v, list) else v for k, v in a.items()}) for a in data["arguments"]),
+            tuple(Argument(**a | {k: tuple(a[k]) for k in ("sizes", "strides")}) for a in data["arguments"]),
             tuple(Step(tuple(s["results"]), s["text"], tuple(s["operands"])) for s in data["steps"]),
             tuple(data["outputs"]), data["bare"], data["order_dependent"], data["seed"],
         )  # fmt: skip

@@ -109,7 +109,7 @@ def rearrange(d: Draft) -> Proposal | None:
     texts = [
         f"{{0}}.flip({dim})", f"{{0}}.roll(1, {dim})", f"{{0}}.index_select({dim}, torch.tensor({index}))",
         f"{{0}}[{':, ' * dim}{index}]", f"torch.cat([{{0}}, {{0}}], {dim})", f"torch.stack([{{0}}, {{0}}], {dim})",
-        f"torch.nn.functional.pad({{0}}, (1, 0))", f"torch.gather({{0}}, {dim}, torch.zeros({list(t.shape)}, dtype=torch.int64))",
+        "torch.nn.functional.pad({0}, (1, 0))", f"torch.gather({{0}}, {dim}, torch.zeros({list(t.shape)}, dtype=torch.int64))",
     ]  # fmt: skip
     return d.rng.choice(texts), (name,), 1
 

@@ -7,6 +7,7 @@ import math
 import torch
 
 from tools.fuzz.generate import Draft, Proposal, Rule
+from tools.fuzz.judge import offsets
 from tools.fuzz.program import DTYPES
 
 VIEWS: list[Rule] = []
@@ -202,12 +203,12 @@ def reach(d: Draft, name: str) -> tuple[int, int]:
     spans: list[tuple[int, int]] = []
     for argument in (d.names[parameter] for parameter in d.program.parameters):
         if argument.untyped_storage()._cdata == tensor.untyped_storage()._cdata and argument.numel():
-            last = sum((n - 1) * s for n, s in zip(argument.shape, argument.stride()))
-            start = argument.storage_offset() * argument.element_size()
+            last = sum(int(n - 1) * s for n, s in zip(argument.shape, argument.stride()))
+            start = int(argument.storage_offset()) * argument.element_size()
             spans.append((start, start + (last + 1) * argument.element_size()))
     if not spans:
         return 0, tensor.untyped_storage().nbytes()
-    low = tensor.storage_offset() * tensor.element_size()
+    low = int(tensor.storage_offset()) * tensor.element_size()
     high = low + 1
     changed = True
     while changed:
@@ -235,7 +236,17 @@ def as_strided(d: Draft) -> Proposal | None:
     need = 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
     if need > last - first:
         return None
-    return f"{{0}}.as_strided({sizes}, {strides}, {d.rng.randint(first, last - need)})", (name,), 1
+    offset = d.rng.randint(first, last - need)
+    if not d.options.between_elements and not _among_elements(d, name, d.names[name].as_strided(sizes, strides, offset)):
+        return None
+    return f"{{0}}.as_strided({sizes}, {strides}, {offset})", (name,), 1
+
+
+def _among_elements(d: Draft, name: str, view: torch.Tensor) -> bool:
+    """Whether a view meets only bytes that are elements of some argument, or of fresh memory."""
+    storage = d.names[name].untyped_storage()._cdata
+    given = [t for t in (d.names[a] for a in d.program.parameters) if t.untyped_storage()._cdata == storage]
+    return not given or set(offsets(view)) <= {int(byte) for t in given for byte in offsets(t)}
 
 
 @_view
@@ -266,7 +277,7 @@ def same_window(d: Draft) -> Proposal | None:
         return None
     t = d.names[name]
     texts = ["{0}.detach()", "torch.ops.aten.alias({0})", "{0}.view_as({0})", "{0}.reshape({0}.shape)", "{0}.expand_as({0})"]
-    if t.dtype.is_floating_point or t.dtype.is_complex:
+    if (t.dtype.is_floating_point and t.element_size() > 1) or t.dtype.is_complex:
         texts.append("torch._neg_view({0})")
     texts += ["{0}.contiguous()", f"{{0}}.to({t.dtype})", "{0}.resolve_conj()", "{0}.resolve_neg()"]
     if t.dim():

@@ -38,3 +38,12 @@ func.func @main(%x: memref<?xf32> {alias.root = #alias.root<0, 16 bytes>}) {
   // expected-error @unknown {{is known only at run time, and HLO needs static shapes}}
   func.return
 }
+
+// -----
+
+// One memory as what is read and what is written, by an operator that is not known to be element-wise.
+func.func @main(%x: memref<8xf32> {alias.root = #alias.root<0, 32 bytes>}) {
+  // expected-error @below {{own.reverse_into.default writes the memory that it reads as operand 0}}
+  fx.call "own.reverse_into.default"(%x, %x) effects<read 0, read 1, write 1> results<> : (memref<8xf32>, memref<8xf32>) -> ()
+  func.return
+}

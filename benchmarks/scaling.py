@@ -1,0 +1,96 @@
+"""How the passes grow with the program: n pools written once each, and one pool with n writes, views and reads.
+
+    python benchmarks/scaling.py [--sizes 100 200 400 800 1600 3200]
+
+CPU time per graph node, the best of two runs. The exponent is the slope of log(time) over log(nodes) over the whole
+range: 1 is linear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+import operator
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import fx
+
+from compiler.frontend.capture import capture
+from compiler.frontend.importer import import_graph
+from compiler.lowering.module import lower
+from compiler.reference import entry
+from compiler.transforms.in_place_to_out_of_place import make_out_of_place
+
+Case = tuple[fx.GraphModule, list[torch.Tensor]]
+STAGES = ("import", "out of place", "StableHLO")
+
+
+def separate_pools(n: int) -> Case:
+    """n arguments; a row and then all of each is written, and it is read after each write."""
+    graph = fx.Graph()
+    pools = [graph.placeholder(f"pool{i}") for i in range(n)]
+    row, total = graph.placeholder("row"), None
+    for pool in pools:
+        graph.call_method("copy_", (graph.call_method("select", (pool, 0, 1)), row))
+        first = graph.call_method("sum", (pool, 0))
+        graph.call_method("add_", (graph.call_method("view", (pool, -1)), 1))
+        both = graph.call_function(operator.add, (first, graph.call_method("sum", (pool, 0))))
+        total = both if total is None else graph.call_function(operator.add, (total, both))
+    graph.output((total,))
+    return fx.GraphModule({}, graph), [torch.ones(2, 4) for _ in range(n)] + [torch.ones(4)]
+
+
+def one_pool(n: int) -> Case:
+    """One argument with n rows; each row is written through a view, and read through another view afterwards."""
+    graph = fx.Graph()
+    pool, row, total = graph.placeholder("pool"), graph.placeholder("row"), None
+    for i in range(n):
+        graph.call_method("copy_", (graph.call_method("select", (pool, 0, i)), row))
+        read = graph.call_method("sum", (graph.call_method("narrow", (pool, 0, i, 1)), 0))
+        total = read if total is None else graph.call_function(operator.add, (total, read))
+    graph.output((total,))
+    return fx.GraphModule({}, graph), [torch.ones(n, 4), torch.ones(4)]
+
+
+def measure(action: Callable[[], Any]) -> tuple[float, Any]:
+    gc.collect()
+    start = time.process_time()
+    result = action()
+    return time.process_time() - start, result
+
+
+def once(case: Case) -> dict[str, float]:
+    captured, times = capture(*case), {}
+    times["import"], program = measure(lambda: import_graph(captured))
+    times["out of place"], _ = measure(lambda: make_out_of_place(entry(program.module)))
+    times["StableHLO"], _ = measure(lambda: lower(program.module))
+    return times
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 3200])
+    sizes = options.parse_args().sizes
+    for make in (separate_pools, one_pool):
+        nodes, times = [], []
+        for n in sizes:
+            case = make(n)
+            nodes.append(len(case[0].graph.nodes))
+            runs = [once(case) for _ in range(2)]
+            times.append({stage: min(run[stage] for run in runs) for stage in STAGES})
+        table = Table("stage", *(f"n={n}" for n in sizes), "exponent", title=f"{make.__name__}: us of CPU time per node")
+        for stage in STAGES:
+            cells = [f"{1e6 * t[stage] / count:.0f}" for t, count in zip(times, nodes, strict=True)]
+            slope = math.log(times[-1][stage] / times[0][stage]) / math.log(nodes[-1] / nodes[0])
+            table.add_row(stage, *cells, f"{slope:.2f}")
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Random operators as deterministic ones on random bits.
+
+The distributions are PyTorch's, with the same number of random bits in a result where that shows (24 in a uniform f32); the
+streams are not: eager draws from a Mersenne Twister, a compiled program from the counter-based generator of
+`compiler.random_bits`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._ops import OpOverload
+
+import compiler.random_bits  # registers the operator  # noqa: F401
+from compiler.errors import UnsupportedError
+
+_DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+"""Random bits of a uniform number: as many as the type's significand has."""
+
+Draw = Callable[[Sequence[int]], torch.Tensor]
+"""64 random bits, as i64, for each element of a tensor of this size."""
+
+Rule = Callable[..., torch.Tensor]
+"""A random operator in terms of others: takes a Draw, then the operator's own arguments."""
+
+
+def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any = None) -> Callable[..., Any]:
+    """What computes a random operator by simpler ones, with bits from the program's own stream."""
+    if generator is not None:
+        raise UnsupportedError(f"{op} draws from a generator that is passed in", hint="leave it to the program's own stream")
+
+    def draw(size: Sequence[int]) -> torch.Tensor:
+        return torch.ops.fx2hlo.random_bits.default(stream, list(size))
+
+    rule = _RULES.get(op)
+    if rule is not None:
+        return lambda *args, generator=None, **kwargs: rule(draw, *args, **kwargs)
+    if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd):
+        return lambda *args, **kwargs: op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+    found = decomposition_table.get(op)
+    if found is None:
+        raise UnsupportedError(f"{op} draws from a distribution that has no form in random bits",
+                               hint="pass the random tensor as an input")  # fmt: skip
+    return found
+
+
+def untagged(op: OpOverload) -> bool:
+    """Whether an operator always draws, although its tags do not say so."""
+    return op.overloadpacket is torch.ops.aten.random_
+
+
+def _uniform(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Multiples of 2^-digits in [0, 1)."""
+    digits = _DIGITS[dtype]
+    words = torch.bitwise_and(torch.bitwise_right_shift(draw(size), 64 - digits), (1 << digits) - 1)
+    return words.to(dtype) * 2.0**-digits
+
+
+def _normal(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Box and Muller's method: the angle and the radius of a point that is normal in the plane."""
+    if dtype.is_complex:
+        real = torch.float64 if dtype is torch.complex128 else torch.float32
+        return torch.view_as_complex(_normal(draw, (*size, 2), real) * math.sqrt(0.5))
+    if dtype is torch.float64:
+        radius = 1 - _uniform(draw, size, dtype)
+        angle = _uniform(draw, size, dtype)
+    else:
+        words = draw(size)
+        radius = (torch.bitwise_and(words, 0xFFFFFFFF).to(torch.float32) + 0.5) * 2.0**-32
+        angle = torch.bitwise_and(torch.bitwise_right_shift(words, 40), 0xFFFFFF).to(torch.float32) * 2.0**-24
+    return (torch.sqrt(-2 * torch.log(radius)) * torch.cos(2 * math.pi * angle)).to(dtype)
+
+
+def _integers(draw: Draw, size: Sequence[int], low: int, high: int) -> torch.Tensor:
+    """Integers in [low, high): 63 random bits modulo the number of values."""
+    words = torch.bitwise_and(torch.bitwise_right_shift(draw(size), 1), (1 << 63) - 1)
+    return words % min(high - low, (1 << 63) - 1) + low
+
+
+def uniform_(draw: Draw, self: torch.Tensor, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
+    return self.copy_(_uniform(draw, self.shape, self.dtype) * (high - low) + low)
+
+
+def normal_(draw: Draw, self: torch.Tensor, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
+    return self.copy_(_normal(draw, self.shape, self.dtype) * std + mean)
+
+
+def random_(draw: Draw, self: torch.Tensor) -> torch.Tensor:
+    """All non-negative integers of an integer type, or those that a floating-point type holds exactly."""
+    if self.dtype.is_floating_point:
+        high = (1 << _DIGITS[self.dtype]) + 1
+    else:
+        high = 2 if self.dtype is torch.bool else torch.iinfo(self.dtype).max + 1
+    return self.copy_(_integers(draw, self.shape, 0, high))
+
+
+def random_to_(draw: Draw, self: torch.Tensor, to: int) -> torch.Tensor:
+    return self.copy_(_integers(draw, self.shape, 0, to))
+
+
+def random_from_(draw: Draw, self: torch.Tensor, low: int, to: int | None) -> torch.Tensor:
+    if to is None:
+        to = (1 << _DIGITS[self.dtype]) + 1 if self.dtype.is_floating_point else torch.iinfo(self.dtype).max + 1
+    return self.copy_(_integers(draw, self.shape, low, to))
+
+
+def bernoulli_(draw: Draw, self: torch.Tensor, p: float | torch.Tensor = 0.5) -> torch.Tensor:
+    dtype = p.dtype if isinstance(p, torch.Tensor) and p.dtype in _DIGITS else torch.float32
+    return self.copy_(_uniform(draw, self.shape, dtype) < p)
+
+
+def bernoulli_p(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
+    return bernoulli_(draw, torch.empty_like(self), p)
+
+
+def randperm(draw: Draw, n: int, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    """The order of random keys: equal ones, which would favour one order, are rarer than 1 in 2^63 / n^2."""
+    return torch.argsort(draw((n,)), stable=True).to(dtype or torch.int64)
+
+
+def multinomial(draw: Draw, self: torch.Tensor, num_samples: int, replacement: bool = False) -> torch.Tensor:
+    """With replacement by inversion of the cumulative sum; without, the largest of p / e for exponential e, which has
+    the distribution of drawing one after the other."""
+    weights = self if self.dtype in (torch.float32, torch.float64) else self.to(torch.float32)
+    if replacement:
+        sums = weights.cumsum(-1)
+        places = _uniform(draw, (*self.shape[:-1], num_samples), weights.dtype) * sums[..., -1:]
+        return torch.searchsorted(sums, places, right=True).clamp_max(self.shape[-1] - 1)
+    waits = -torch.log1p(-_uniform(draw, self.shape, weights.dtype)) + torch.finfo(weights.dtype).tiny
+    return torch.topk(weights / waits, num_samples, dim=-1)[1]
+
+
+def rrelu_with_noise(
+    draw: Draw, self: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
+) -> torch.Tensor:
+    """Where an element is not positive it is scaled by a uniform number, which `noise` keeps."""
+    slopes = _uniform(draw, self.shape, self.dtype) * (upper - lower) + lower
+    noise.copy_(torch.where(self <= 0, slopes, torch.ones_like(self)))
+    return self * noise
+
+
+_ATEN = torch.ops.aten
+_RULES: dict[OpOverload, Rule] = {
+    _ATEN.uniform_.default: uniform_,
+    _ATEN.normal_.default: normal_,
+    _ATEN.random_.default: random_,
+    _ATEN.random_.to: random_to_,
+    getattr(_ATEN.random_, "from"): random_from_,
+    _ATEN.bernoulli_.float: bernoulli_,
+    _ATEN.bernoulli_.Tensor: bernoulli_,
+    _ATEN.bernoulli.p: bernoulli_p,
+    _ATEN.randperm.default: randperm,
+    _ATEN.multinomial.default: multinomial,
+    _ATEN.rrelu_with_noise.default: rrelu_with_noise,
+}
+"""Overloads that PyTorch does not express by other random ones."""

@@ -1,0 +1,218 @@
+"""Clone elimination as vLLM's pass manager calls its passes: a drop-in for its clone elimination pass.
+
+vLLM is not imported. A donated input counts only when the placeholder it was recorded for is found again: positions in
+one graph say nothing about another graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import operator
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx.node import map_arg
+
+from compiler.integrations import fx_clones, fx_import
+from compiler.integrations.fx_clones import CloneReport, eliminate_clones
+from compiler.remarks import Remark, Site
+
+log = logging.getLogger(__name__)
+
+DONATION = "donated_as"
+"""Key in a placeholder's metadata that carries the donated id along, for hosts that keep metadata of placeholders."""
+
+
+@dataclass(frozen=True)
+class Donation:
+    """The placeholder that was donated: its name, and which of the graph's placeholders it was."""
+
+    name: str
+    position: int
+
+
+@dataclass
+class PassContext:
+    """What passes of one compilation share. `donated_input_ids` are node positions, as vLLM's context has them.
+
+    `donations` holds the placeholder that each id was recorded for.
+    """
+
+    donated_input_ids: set[int] = field(default_factory=set)
+    donations: dict[int, Donation] = field(default_factory=dict)
+
+    def donate(self, node: fx.Node) -> None:
+        """Record that the caller gives up the memory of a placeholder."""
+        nodes = list(node.graph.nodes)
+        identity, inputs = nodes.index(node), [n for n in nodes if n.op == "placeholder"]
+        node.meta[DONATION] = identity
+        self.donated_input_ids.add(identity)
+        self.donations[identity] = Donation(node.name, inputs.index(node))
+
+
+class CloneEliminationPass:
+    """Removes copies that nothing can tell from their source from a post-grad graph.
+
+    Args:
+        config: vLLM's configuration; kept for hosts that hand it to every pass.
+        context: a `PassContext`, or any object with `donated_input_ids` (and `donations`, to have them honoured).
+        dump: called with (stage name, graph text) before and after.
+    """
+
+    name = "clone_elimination"
+
+    def __init__(
+        self, config: Any = None, context: Any = None, dump: Callable[[str, str], None] | None = None, index: int = 0
+    ) -> None:
+        self.config, self.context, self.dump, self.index = config, context, dump, index
+        self.report: CloneReport | None = None
+        self.milliseconds = 0.0
+
+    def __call__(self, graph: fx.Graph) -> None:
+        start = time.perf_counter()
+        self._show("before", graph)
+        try:
+            donated, doubts = self._donated(graph)
+            report = eliminate_clones(graph, donated=donated)
+            self.report = CloneReport(report.removed, (*report.kept, *doubts), report.bytes_saved)
+            for remark in self.report.kept:
+                log.debug("%s", remark)
+        finally:
+            self._show("after", graph)
+            self.milliseconds = (time.perf_counter() - start) * 1000
+            log.debug("%s took %.1f ms", self.name, self.milliseconds)
+
+    def uuid(self) -> str:
+        """What a compilation cache must tell apart: the code of elimination, and what is donated."""
+        text = hashlib.sha256()
+        for module in (inspect.getmodule(type(self)), fx_clones, fx_import):
+            assert module is not None
+            text.update(inspect.getsource(module).encode())
+        donations = getattr(self.context, "donations", {})
+        for identity in sorted(self._ids()):
+            text.update(f"{identity} {donations.get(identity)}".encode())
+        return text.hexdigest()
+
+    def _show(self, stage: str, graph: fx.Graph) -> None:
+        if self.dump is not None:
+            self.dump(f"post_grad.{self.index}.{self.name}.{stage}", str(graph))
+
+    def _ids(self) -> Iterable[int]:
+        return getattr(self.context, "donated_input_ids", None) or ()
+
+    def _donated(self, graph: fx.Graph) -> tuple[list[fx.Node], list[Remark]]:
+        """The placeholders that are donated for certain, and a remark for each id that is not verified."""
+        inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        donations: dict[int, Donation] = getattr(self.context, "donations", {})
+        found: list[fx.Node] = []
+        doubts: list[Remark] = []
+        for identity in sorted(self._ids()):
+            node = _recorded(identity, donations.get(identity), inputs)
+            if node is None:
+                reason = f"donated input {identity} counts as not donated: no placeholder is known to be it"
+                doubts.append(Remark(Site("placeholder"), 0, reason))
+            else:
+                found.append(node)
+        return found, doubts
+
+
+class UnsafeCloneEliminationPass(CloneEliminationPass):
+    """The name the incumbent has; there is nothing unsafe about this one."""
+
+
+def _recorded(identity: int, donation: Donation | None, inputs: list[fx.Node]) -> fx.Node | None:
+    """The one placeholder that an id was recorded for: by its mark, by what AOTAutograd says it is, or by name."""
+    marked = [node for node in inputs if node.meta.get(DONATION) == identity]
+    if not marked and donation is not None:
+        described = [node for node in inputs if "desc" in node.meta]
+        if described:
+            marked = [node for node in described if getattr(node.meta["desc"], "idx", None) == donation.position]
+        else:
+            marked = [node for node in inputs if node.name == donation.name]
+    return marked[0] if len(marked) == 1 else None
+
+
+# -- the incumbent's helpers, with the right answers ---------------------------------------------
+
+
+def get_node_storage(node: fx.Node) -> int | None:
+    """An identity of the storage that the node's metadata lies in, or None when there is none."""
+    value = next((node.meta[key] for key in fx_import.METADATA if key in node.meta), None)
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def clone_preserves_layout(clone: fx.Node, source: fx.Node) -> bool:
+    """Whether the copy is laid out as its source; strides of dimensions of size 1 do not count. Unknown: no."""
+    values = [next((n.meta[key] for key in fx_import.METADATA if key in n.meta), None) for n in (clone, source)]
+    copy, original = values
+    if not isinstance(copy, torch.Tensor) or not isinstance(original, torch.Tensor) or copy.dtype != original.dtype:
+        return False
+    if copy.shape != original.shape or (copy.is_conj(), copy.is_neg()) != (original.is_conj(), original.is_neg()):
+        return False
+    return all(a == b for a, b, size in zip(copy.stride(), original.stride(), copy.shape, strict=True) if size != 1)
+
+
+_IN_PLACE = frozenset(
+    {operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
+     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul}
+)  # fmt: skip
+
+
+def user_writes_to_node(user: fx.Node, node: fx.Node) -> bool:
+    """Whether the user may write memory that it gets from this operand, lists and keywords included. Unknown: yes."""
+    if user.op == "output":
+        return False
+    target = user.target
+    if isinstance(target, OpOverload):
+        formal = target._schema.arguments
+        actual = [*zip(formal, user.args, strict=False), *((a, user.kwargs[a.name]) for a in formal if a.name in user.kwargs)]
+        return any(
+            a.alias_info is not None and a.alias_info.is_write and _holds(value, node) for a, value in actual
+        )
+    if isinstance(target, HigherOrderOperator):
+        if target.name() == "triton_kernel_wrapper_functional":
+            return False
+        if target.name() == "auto_functionalized" and user.args and isinstance(user.args[0], OpOverload):
+            # In place again before it runs.
+            written = {a.name for a in user.args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+            return any(_holds(value, node) for name, value in user.kwargs.items() if name in written)
+        table = user.kwargs.get("operand_output_aliases")
+        if isinstance(table, dict) and isinstance(user.kwargs.get("args"), (list, tuple)):
+            return any(user.kwargs["args"][int(position)] is node for position in table)  # type: ignore[index]
+        return True
+    if user.op == "call_method":
+        name = str(target)
+        return name.endswith("_") and not name.endswith("__") and _holds(user.args[:1], node)
+    if target in _IN_PLACE:
+        return _holds(user.args[:1], node)
+    if target is operator.getitem:
+        return False
+    if user.op == "call_function" and getattr(target, "__module__", "").startswith(("torch", "_operator")):
+        name = getattr(target, "__name__", "")
+        first = (name.endswith("_") and not name.endswith("__")) or user.kwargs.get("inplace") is True
+        return (first and _holds(user.args[:1], node)) or _holds(user.kwargs.get("out"), node)
+    return True
+
+
+def _holds(value: Any, node: fx.Node) -> bool:
+    found: list[fx.Node] = []
+    map_arg(value, found.append)
+    return node in found
+
+
+def would_alias_graph_io(clone: fx.Node, source: fx.Node) -> bool:
+    """Whether a result would share memory with an input or another result if the copy were its source. Unknown: yes."""
+    mine, theirs = get_node_storage(clone), get_node_storage(source)
+    if mine is None or theirs is None:
+        return True
+    output = next(node for node in clone.graph.nodes if node.op == "output")
+    results = {get_node_storage(node) for node in output.all_input_nodes}
+    inputs = {get_node_storage(node) for node in clone.graph.nodes if node.op in ("placeholder", "get_attr")}
+    return None in results or (mine in results and (theirs in results or theirs in inputs))

@@ -1,0 +1,113 @@
+"""An out-of-place FX graph as the bytes of an HLO module for the Neuron compiler: no device and no lazy tensors needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+from xdsl.context import Context
+
+from compiler.errors import CompileError
+from compiler.export.hlo import to_hlo
+from compiler.frontend.constants import constant_data
+from compiler.frontend.kernels import nki_values
+from compiler.integrations.vllm_neuron.host import import_host
+from compiler.integrations.vllm_neuron.manager import clean_name
+from compiler.integrations.vllm_neuron.replica_groups import groups_in
+from compiler.lowering.module import lower
+from compiler.targets.neuron import check
+from compiler.targets.neuron_module import finish_for_neuron
+from compiler.transforms.decompose import Decompose
+from compiler.transforms.flat_interface import flatten_interface
+from compiler.transforms.in_place_to_out_of_place import make_out_of_place
+from compiler.transforms.resolve_replica_groups import resolve_replica_groups
+from compiler.verify import verify
+
+
+@dataclass(frozen=True)
+class HloProgram:
+    """An HLO module and how its numbers relate to the graph's.
+
+    Attributes:
+        proto: serialised HloModuleProto.
+        parameters: FX input of each HLO parameter.
+        results: FX result -> HLO output, for results that are tensors.
+        unused_input_indices: FX inputs that are no parameter: unused, or no tensors.
+        aliases: HLO output -> HLO parameter.
+        has_rng_seed_parameter: whether the last parameter is a seed.
+    """
+
+    proto: bytes
+    parameters: tuple[int, ...]
+    results: dict[int, int]
+    unused_input_indices: tuple[int, ...]
+    aliases: dict[int, int]
+    has_rng_seed_parameter: bool = False
+
+
+def convert_fx_to_hlo(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] | None = None,
+    aliasing_map: Mapping[int, int] | None = None,
+    replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+) -> bytes:
+    """`convert(...).proto`."""
+    return convert(gm, example_inputs, aliasing_map, replica_groups).proto
+
+
+def convert(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] | None = None,
+    aliasing_map: Mapping[int, int] | None = None,
+    replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+) -> HloProgram:
+    """Lower a graph that the passes have made pure.
+
+    HLO parameters are the used tensor inputs in order, HLO outputs the tensor results in order, repeated ones included;
+    captured tensors become constants. The graph itself is left alone.
+
+    Args:
+        example_inputs: real or fake tensors; without them, the placeholders' metadata.
+        replica_groups: partition of the world by process group; by default what the replica groups pass stored.
+        aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`).
+
+    Raises:
+        UnsupportedError: something has no lowering, or the Neuron compiler does not accept it; all of it is listed.
+        CompileError: the aliasing map is wrong.
+    """
+    host = import_host(gm, example_inputs, kernels=(nki_values,))
+    module, function = host.program.module, host.function
+    resolve_replica_groups(module, groups_in(gm) if replica_groups is None else replica_groups)
+    make_out_of_place(function, carriers=False)
+    position_of = {n: host.position(n) for n in range(len(host.inputs))}
+    argument_of = {position: n for n, position in position_of.items() if position >= 0}
+    tensors = {position: n for n, position in enumerate(host.result_positions())}
+    aliases: dict[int, int] = {}
+    for result, position in (aliasing_map or {}).items():
+        if int(result) not in tensors or int(position) not in argument_of:
+            raise CompileError(f"aliasing_map entry {result}: {position} does not join a tensor result with a tensor input")
+        aliases[tensors[int(result)]] = argument_of[int(position)]
+    constants = {
+        n: constant_data(host.program.state[host.program.arguments[n].name])
+        for n, node in enumerate(host.inputs)
+        if node is None
+    }
+    flat = flatten_interface(function, aliases, constants)
+    Decompose().apply(Context(), module)
+    verify(module)
+    names = [clean_name(host.program.arguments[n].name) for n in flat.parameters]
+    of_input = dict(zip(flat.parameters, names, strict=True))
+    outputs = [of_input[aliases[k]] if k in aliases else f"output{k}" for k in range(len(flat.results))]
+    proto = finish_for_neuron(to_hlo(lower(module, target="neuron"), names, outputs))
+    check(proto)
+    number_of = {argument: number for number, argument in enumerate(flat.parameters)}
+    parameters = tuple(position_of[n] for n in flat.parameters)
+    return HloProgram(
+        proto,
+        parameters,
+        tensors,
+        tuple(sorted(set(range(len(host.placeholders))) - set(parameters))),
+        {result: number_of[argument] for result, argument in sorted(aliases.items())},
+    )

@@ -1,0 +1,253 @@
+"""The host's graph as handles: what each input, result and writing node is, without changing the graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.func import FuncOp
+
+from compiler.analysis.memories import Memories, analyze
+from compiler.errors import UnsupportedError
+from compiler.frontend.forms import Handle
+from compiler.frontend.importer import Importer
+from compiler.frontend.inputs import Captured
+from compiler.frontend.kernels import READERS, KernelReader, is_kernel
+from compiler.frontend.sources import node_source
+from compiler.integrations.fx_import import captured_graph
+from compiler.integrations.vllm_neuron.devices import Call, map_devices
+from compiler.locations import node_name, source_of
+from compiler.program import Leaf, Program
+from compiler.reference import entry
+from dialects.fx import CallOp
+from dialects.types import geometry
+
+NEUTRAL = "cpu"
+"""Where the import computes: devices say nothing about aliasing, and the target's runtime may be absent here."""
+
+
+@dataclass
+class HostProgram:
+    """A host's graph and its import.
+
+    Attributes:
+        program: handles; `program.arguments` are constants of the graph first, then its tensor inputs.
+        placeholders: all placeholders, in order.
+        inputs: per argument of the program, its placeholder, or None for a constant.
+        env: what each node of the graph evaluates to.
+        outputs: the flat results of the graph.
+    """
+
+    gm: fx.GraphModule
+    program: Program
+    placeholders: list[fx.Node]
+    inputs: list[fx.Node | None]
+    env: dict[fx.Node, Any]
+    outputs: tuple[Leaf, ...]
+
+    @property
+    def function(self) -> FuncOp:
+        return entry(self.program.module)
+
+    @functools.cached_property
+    def _positions(self) -> dict[fx.Node, int]:
+        return {node: position for position, node in enumerate(self.placeholders)}
+
+    def position(self, argument: int) -> int:
+        """The FX input that an argument of the program is, or -1 for a constant."""
+        node = self.inputs[argument]
+        return self._positions[node] if node is not None else -1
+
+    def result_positions(self) -> list[int]:
+        """The FX result that each tensor result of the program is."""
+        return [position for position, leaf in enumerate(self.outputs) if leaf.is_tensor]
+
+
+def import_host(
+    gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None, kernels: Sequence[KernelReader] = READERS
+) -> HostProgram:
+    """Import a graph for a rewrite.
+
+    Raises:
+        UnsupportedError: a node cannot be expressed, or an input changes its sizes or storage.
+    """
+    captured = captured_graph(gm, gm.graph, example_inputs)
+    importer = _NeuronImporter(captured, kernels)
+    program = importer.program()
+    _refuse_random(program)
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    by_name = {node.name: node for node in placeholders}
+    inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
+    nothing = next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0] is None
+    return HostProgram(gm, program, placeholders, inputs, importer.env, () if nothing else program.out_leaves)
+
+
+def _refuse_random(program: Program) -> None:
+    block = entry(program.module).body.block
+    for argument, value in zip(program.arguments, block.args, strict=True):
+        if argument.kind == "generator":
+            location, node = source_of(next(iter(value.uses)).operation)
+            raise UnsupportedError(
+                "the graph draws random numbers, and a pure graph has no state to draw them from",
+                location=location, node=node, hint="pass the random tensor as an input, or switch dropout to eval mode",
+            )  # fmt: skip
+
+
+class _NeuronImporter(Importer):
+    """Remembers what nodes evaluate to, computes on one device, and takes no metadata's word for an input's shape."""
+
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader]) -> None:
+        super().__init__(captured, kernels)
+        self.env: dict[fx.Node, Any] = {}
+        self._graph = captured.graph.graph
+
+    def run(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        if graph.graph is self._graph:
+            self.env.update(zip((n for n in self._graph.nodes if n.op == "placeholder"), inputs, strict=True))
+        return super().run(graph, inputs)
+
+    def _node(self, graph: fx.GraphModule, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
+        if node.op in ("call_function", "call_method"):
+            call = map_devices(node, lambda form, value: torch.device(NEUTRAL) if form != "other" else value)
+            self._refuse_metadata_change(node, env)
+            value = super()._node(graph, _Neutral(node, call), env)  # type: ignore[arg-type]
+        else:
+            value = super()._node(graph, node, env)
+        if node.graph is self._graph:
+            self.env[node] = value
+        return value
+
+    def _refuse_metadata_change(self, node: fx.Node, env: dict[fx.Node, Any]) -> None:
+        """A host's metadata of an input may show it as it is after `resize_` or `t_`, which then seem to change nothing."""
+        packet: Any = node.target
+        if isinstance(packet, str):
+            packet = getattr(torch.ops.aten, packet, None)
+        if isinstance(packet, OpOverloadPacket):
+            packet = getattr(packet, packet.overloads()[0])
+        first = env.get(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
+        if isinstance(packet, OpOverload) and torch.Tag.inplace_view in packet.tags and isinstance(first, Handle):
+            if first.argument:
+                raise UnsupportedError(
+                    f"{node.target} changes the sizes, strides or storage of an input, not only its elements",
+                    location=str(node_source(node) or ""), node=node.name,
+                    hint="call the out-of-place form, or change a view of the input",
+                )  # fmt: skip
+
+
+class _Neutral:
+    """A node with other arguments, for an importer that only reads it."""
+
+    def __init__(self, node: fx.Node, call: Call) -> None:
+        self.op, self.name, self.meta, self.graph = node.op, node.name, node.meta, node.graph
+        self.target, self.args, self.kwargs = call
+
+
+# -- what is written -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Write:
+    """The last write to an input's memory, when a kernel's result is all of that input: result `result` of `node`."""
+
+    node: fx.Node
+    result: int
+
+
+@dataclass
+class Writes:
+    """Which nodes write, and what.
+
+    Attributes:
+        roots: writing node -> the inputs whose memory it writes, or the nodes that allocated it, in operand order.
+        kernels: argument number -> the kernel result that is its final value.
+    """
+
+    roots: dict[fx.Node, list[fx.Node]]
+    kernels: dict[int, Write]
+
+
+def find_writes(host: HostProgram) -> Writes:
+    """The writing nodes of a graph.
+
+    Raises:
+        UnsupportedError: a constant of the graph is written, or memory that several inputs share.
+    """
+    memories = analyze(host.function, carriers=False)
+    nodes = {node.name: node for node in host.gm.graph.nodes}
+    writes = Writes({}, {})
+    arguments = list(host.function.body.block.args)
+    for op in host.function.body.block.ops:
+        written = op.effects.writes() if isinstance(op, CallOp) else None
+        if not isinstance(op, CallOp) or not written:
+            continue
+        node = nodes.get(node_name(op.location))
+        for operand in written:
+            place = memories.places[op.args[operand]]
+            for argument in place.memory.arguments:
+                writes.kernels.pop(argument, None)
+            if place.argument >= 0:
+                _refuse_sharing(host, memories, place.argument, node)
+                owner = arguments[place.argument]
+                whole = _same_window(owner.type, op.args[operand].type)
+                if node is not None and whole and is_kernel(op.target.data) and op.value is not None:
+                    outputs = op.value.data.outputs
+                    result = next(r for r, o in enumerate(outputs) if o.kind == "write" and o.index == operand)
+                    writes.kernels[place.argument] = Write(node, result)
+            if node is not None:
+                root = host.inputs[place.argument] if place.argument >= 0 else None
+                if root is None:
+                    root = nodes.get(node_name(getattr(place.origin.owner, "location", op.location)))
+                if root is not None:
+                    writes.roots.setdefault(node, []).append(root)
+    return writes
+
+
+def _same_window(owner: Any, written: Any) -> bool:
+    if not isinstance(owner, MemRefType) or not isinstance(written, MemRefType):
+        return False
+    return owner.element_type == written.element_type and geometry(owner) == geometry(written)
+
+
+def _refuse_sharing(host: HostProgram, memories: Memories, argument: int, node: fx.Node | None) -> None:
+    where = str(node_source(node) or "") if node is not None else ""
+    name = node.name if node is not None else ""
+    if host.inputs[argument] is None:
+        raise UnsupportedError(
+            f"the graph's constant {host.program.arguments[argument].name} is written, and a pure graph cannot keep it",
+            location=where, node=name, hint="make it an input of the graph",
+        )  # fmt: skip
+    place = memories.places[host.function.body.block.args[argument]]
+    sharing = [host.program.arguments[i].name for i in place.memory.arguments]
+    if len(sharing) > 1:
+        raise UnsupportedError(
+            f"inputs {' and '.join(sharing)} share memory and it is written, but a pure graph takes them as independent",
+            location=where, node=name, hint="pass the whole tensor once and take the views inside the program",
+        )  # fmt: skip
+
+
+def fake_mode_of(placeholders: Sequence[fx.Node]) -> tuple[Any, torch.device | None, tuple[str, ...]]:
+    """The host's fake mode, its device when that is not the CPU, and the metadata keys it uses."""
+    for node in placeholders:
+        for key in ("example_value", "val"):
+            value = node.meta.get(key)
+            if isinstance(value, FakeTensor):
+                keys = tuple(k for k in ("example_value", "val") if k in node.meta)
+                device = value.device
+                return value.fake_mode, device if device.type != "cpu" else None, keys
+    return None, None, ("val",)
+
+
+def tensors_in(value: Any) -> list[Handle]:
+    """The handles in what a node evaluates to."""
+    return [leaf for leaf in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(leaf, Handle)]
+
+
+

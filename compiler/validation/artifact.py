@@ -1,0 +1,168 @@
+"""A saved artifact is consistent: every table of its index against the others, against its HLO bytes, and its files.
+
+Nothing of the writer is used: the index is read as plain JSON and the HLO by `compiler.export.decoder`. Nothing in the
+directory is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import CompileError
+from compiler.export.decoder import DecodeError, Interface, check_module
+
+_BYTES = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1,
+    "ui64": 8, "ui32": 4, "ui16": 2, "ui8": 1, "complex<f32>": 8, "complex<f64>": 16,
+}  # fmt: skip
+_HLO = "model.hlo_module.pb"
+
+
+def check_artifact(directory: str | os.PathLike[str]) -> str:
+    """A report of an artifact in which everything agrees; CompileError says what does not."""
+    root = Path(directory)
+    try:
+        index = json.loads((root / "aliases.json").read_text())
+        hlo = (root / _HLO).read_bytes()
+        return _Check(root, index, hlo).run()
+    except CompileError:
+        raise
+    except DecodeError as error:
+        raise _fault(root, f"{_HLO}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _fault(root, f"it cannot be read: {error}") from None
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise _fault(root, f"the index is malformed: {type(error).__name__}: {error}") from None
+
+
+def _fault(root: Path, message: str) -> CompileError:
+    return CompileError(f"the artifact is not sound: {message}", location=str(root), hint="compile and save it again")
+
+
+class _Check:
+    def __init__(self, root: Path, index: dict[str, Any], hlo: bytes):
+        self.root, self.index, self.hlo = root, index, hlo
+        self.arguments: list[dict[str, Any]] = index["arguments"]
+        self.plan: list[dict[str, Any]] = index["plan"]
+
+    def require(self, condition: bool, message: str) -> None:
+        if not condition:
+            raise _fault(self.root, message)
+
+    def run(self) -> str:
+        self.require((self.index["format"], self.index["version"]) == ("fx2hlo-artifact", 1), "it is of another format")
+        self.files()
+        interface = check_module(self.hlo)
+        self.signature(interface)
+        self.bindings(interface)
+        self.outputs(interface)
+        self.contract()
+        self.state()
+        lines = [f"parameter {n}: {kind}" for n, kind in enumerate(interface.parameters)]
+        lines += [f"output {output} must alias parameter {parameter}" for output, parameter in interface.aliases]
+        return "\n".join([*lines, f"{self.root}: sound"]) + "\n"
+
+    def files(self) -> None:
+        listed = self.index["files"]
+        there = {str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file()} - {"aliases.json"}
+        self.require(there == set(listed), f"files listed and files there differ in {sorted(there ^ set(listed))}")
+        for name, entry in listed.items():
+            path = self.root / name
+            self.require(path.resolve().is_relative_to(self.root.resolve()), f"{name!r} leads out of the artifact")
+            data = path.read_bytes()
+            same = (len(data), hashlib.sha256(data).hexdigest()) == (entry["bytes"], entry["sha256"])
+            self.require(same, f"{name!r} is not the file that was saved")
+
+    def signature(self, interface: Interface) -> None:
+        for key, have in (("parameters", interface.parameters), ("results", interface.results)):
+            told = [(t["element"], tuple(t["shape"])) for t in self.index[key]]
+            self.require(told == [tuple(h) for h in have], f"{key} are {told} in the index, {list(map(str, have))} in the HLO")
+        told = sorted((a["output"], a["parameter"]) for a in self.index["aliases"])
+        self.require(told == interface.aliases, f"the alias table is {told} in the index and {interface.aliases} in the HLO")
+        self.require(all(a["kind"] == "must-alias" for a in self.index["aliases"]), "an alias is no must-alias")
+
+    def bindings(self, interface: Interface) -> None:
+        aliased = {parameter for _, parameter in interface.aliases}
+        names = [a["name"] for a in self.arguments]
+        self.require(len(set(names)) == len(names), "two arguments have one name")
+        bound: set[int] = set()
+        for entry in self.arguments:
+            name, parameter = entry["name"], entry["parameter"]
+            if parameter is None:
+                self.require(not entry["written"], f"argument {name!r} is written and in no parameter")
+                continue
+            self.require(0 <= parameter < len(interface.parameters), f"argument {name!r} is in parameter {parameter}")
+            bound.add(parameter)
+            kind = interface.parameters[parameter]
+            self.inside(entry, math.prod(kind.shape) * _BYTES[kind.element], f"argument {name!r}")
+            if math.prod(entry["size"]):
+                said = "written" if entry["written"] else "not written"
+                self.require(entry["written"] == (parameter in aliased), f"argument {name!r} is {said}, against the alias table")
+        self.require(bound == set(range(len(interface.parameters))), "a parameter holds no argument")
+
+    def outputs(self, interface: Interface) -> None:
+        aliased = {output for output, _ in interface.aliases}
+        used: set[int] = set()
+        for number, entry in enumerate(self.plan):
+            kind, index, which = entry["kind"], entry["index"], f"output {number}"
+            if kind == "output":
+                self.require(0 <= index < number, f"{which} is output {index}, which is no earlier one")
+            elif kind in ("argument", "argument_view"):
+                self.require(0 <= index < len(self.arguments), f"{which} is made of argument {index}")
+                parameter = self.arguments[index]["parameter"]
+                if kind == "argument_view" and parameter is not None:
+                    memory = interface.parameters[parameter]
+                    self.inside(entry, math.prod(memory.shape) * _BYTES[memory.element], which)
+            else:
+                self.require(kind == "result" and 0 <= index < len(interface.results), f"{which} is {kind} {index}")
+                self.require(index not in aliased, f"{which} is result {index}, which is written into a parameter")
+                used.add(index)
+                memory = interface.results[index]
+                self.inside(entry, math.prod(memory.shape) * _BYTES[memory.element], which)
+        unused = set(range(len(interface.results))) - used - aliased
+        self.require(not unused, f"nobody uses result {min(unused, default=0)} of the HLO module")
+
+    def contract(self) -> None:
+        """`io_map` speaks of arguments: outputs that are one or a view of one, then a result for each written argument."""
+        self.require(self.index["original_output_count"] == len(self.plan), "original_output_count is not that of the plan")
+        io_map = {int(k): v for k, v in self.index["io_map"].items()}
+        for number, entry in enumerate(self.plan):
+            if number in io_map:
+                argument = io_map[number]
+                self.require(0 <= argument < len(self.arguments), f"io_map names argument {argument}")
+                source = entry
+                while source["kind"] == "output":
+                    source = self.plan[source["index"]]
+                self.require(
+                    source["kind"] in ("argument", "argument_view"), f"io_map says output {number} is an argument's memory"
+                )
+                one, two = self.arguments[source["index"]], self.arguments[argument]
+                same = source["index"] == argument or (one["parameter"] is not None and one["parameter"] == two["parameter"])
+                self.require(same, f"io_map and the plan disagree on output {number}")
+
+    def inside(self, entry: dict[str, Any], size: int, which: str) -> None:
+        numbers = [entry["offset"], *entry["size"], *entry["stride"]]
+        self.require(all(type(n) is int and n >= 0 for n in numbers), f"{which}: a number is negative or none")
+        self.require(len(entry["size"]) == len(entry["stride"]), f"{which}: sizes and strides do not match")
+        if math.prod(entry["size"]):
+            last = entry["offset"] + sum((n - 1) * s for n, s in zip(entry["size"], entry["stride"], strict=True))
+            reach = (last + 1) * _BYTES[entry["element"]]
+            self.require(reach <= size, f"{which} reaches byte {reach} of memory with {size}")
+
+    def state(self) -> None:
+        owned = {a["name"]: a for a in self.arguments if a["kind"] != "input"}
+        for entry in self.index["state"]:
+            name = entry["name"]
+            self.require(name in owned, f"{name!r} is no state of the program")
+            own = owned[name]
+            same = all(entry[k] == own[k] for k in ("element", "size", "lazy"))
+            self.require(same, f"the tensor of {name!r} is not what the argument is")
+            self.inside(entry, self.index["files"][entry["file"]]["bytes"], f"the tensor of {name!r}")
+
+
+__all__ = ["check_artifact"]

@@ -1,0 +1,65 @@
+"""The checks that compilation makes at its stages: none, or translation validation of every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
+    from compiler.frontend.inputs import Captured
+    from compiler.program import Program
+    from compiler.runtime.executable import Executable
+
+
+class Checks:
+    """Runs the stages of a compilation and checks nothing."""
+
+    def apply(self, name: str, module: ModuleOp, transform: Callable[[ModuleOp], None]) -> None:
+        """Run a pass."""
+        transform(module)
+
+    def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
+        """Lower a program of values."""
+        return lower(module)
+
+    def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
+        """Look at the HLO module."""
+
+    def executable(self, executable: Executable) -> None:
+        """Look at the result."""
+
+
+class Validation(Checks):
+    """Runs every stage on random inputs, before and after."""
+
+    def __init__(self, captured: Captured, imported: Program):
+        from compiler.validation.imported import check_import
+        from compiler.validation.validator import Validator
+
+        examples = {item.name: item.tensor for item in captured.inputs if item.real}
+        known = [examples.get(a.name, imported.state.get(a.name)) for a in imported.arguments]
+        self.program = imported.module.clone()
+        self.validator = Validator.of(imported.module, known)
+        self.validator.operators(imported.module)
+        draws = any(a.kind == "generator" for a in imported.arguments)  # eager has another stream: nothing to compare
+        for arguments in () if draws else self.validator.rounds:
+            check_import(captured, imported, arguments)
+
+    def apply(self, name: str, module: ModuleOp, transform: Callable[[ModuleOp], None]) -> None:
+        self.validator.apply(name, module, transform)
+
+    def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
+        return self.validator.lowered(module, lower)
+
+    def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
+        self.validator.exported(module, stablehlo, hlo)
+
+    def executable(self, executable: Executable) -> None:
+        self.validator.called(self.program, executable.run)
+
+
+__all__ = ["Checks", "Validation"]

@@ -1,0 +1,156 @@
+"""Random arguments for a program: with its shapes, strides, dtypes, lazy bits and sharing of memory.
+
+Values that may be indices, sizes or conditions are never invented when an example is known: only floating-point
+elements are changed. Without an example, integers come from a range so small that it is inside every dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from compiler.torch_types import DTYPES
+from dialects.alias import Bindings, Root
+from dialects.types import Geometry, element_name, geometry, lazy_bits
+
+Arguments = list[torch.Tensor]
+_PADDING = 64
+"""Bytes behind every storage, so that a program which reads too far is found by its result and not by a crash."""
+
+
+def arguments_of(function: FuncOp, seed: int, examples: Sequence[torch.Tensor | None] = (), integers: int = 2) -> Arguments:
+    """Arguments for a function in either form.
+
+    Args:
+        examples: one per argument of the program, where known: integers and booleans are theirs, floats are near theirs.
+        integers: elements of integer arguments without an example are at least 0 and below this.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    known = list(examples) or [None] * len(_windows(function))
+    memory: dict[int, torch.UntypedStorage] = {}
+    arguments: Arguments = []
+    for (root, element, window, lazy, size), example in zip(_windows(function), known, strict=True):
+        if root not in memory:
+            memory[root] = torch.zeros(size + _PADDING, dtype=torch.uint8).untyped_storage()
+        dtype = DTYPES[element]
+        plain = torch.empty(0, dtype=dtype).set_(memory[root], window.offset, window.sizes, window.strides)
+        _fill(plain, window, memory[root], example, generator, integers if seed >= 0 else 1, perturb=seed >= 0)
+        arguments.append(with_lazy(plain, lazy))
+    return arguments
+
+
+def copies(arguments: Sequence[torch.Tensor]) -> Arguments:
+    """The arguments on memory of their own, sharing it among themselves as they do now."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    result: Arguments = []
+    for argument in arguments:
+        storage = argument.untyped_storage()
+        if storage._cdata not in storages:
+            storages[storage._cdata] = storage.clone()
+        fresh = torch.empty(0, dtype=argument.dtype).set_(
+            storages[storage._cdata], argument.storage_offset(), argument.shape, argument.stride()
+        )
+        result.append(with_lazy(fresh, ",".join(lazy_of(argument))))
+    return result
+
+
+def with_lazy(tensor: torch.Tensor, bits: str) -> torch.Tensor:
+    """The tensor with conj and neg bits set."""
+    tensor = tensor.conj() if "conj" in bits else tensor
+    return torch._neg_view(tensor) if "neg" in bits else tensor
+
+
+def lazy_of(tensor: torch.Tensor) -> tuple[str, ...]:
+    return tuple(bit for bit, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
+
+
+def _windows(function: FuncOp) -> list[tuple[int, str, Geometry, str, int]]:
+    """(root, element, window from the start of the root, lazy bits, bytes of the root) of every argument."""
+    bindings = function.attributes.get("alias.bindings")
+    if isinstance(bindings, Bindings):
+        return _bound_windows(bindings)
+    found: list[tuple[int, str, Geometry, str, int]] = []
+    for number, argument in enumerate(function.body.block.args):
+        kind = argument.type
+        data = function.arg_attrs.data[number].data if function.arg_attrs is not None else {}
+        root = data.get("alias.root")
+        if isinstance(kind, MemRefType):
+            element, window = element_name(kind.element_type), geometry(kind)
+            own = _end(window) * DTYPES[element].itemsize
+            identity, size = root.data if isinstance(root, Root) else (-1 - number, own)
+            found.append((identity, element, window, lazy_bits(kind), max(size, own)))
+        else:
+            found.append(_value_window(number, kind))
+    return found
+
+
+def _bound_windows(bindings: Bindings) -> list[tuple[int, str, Geometry, str, int]]:
+    sizes: dict[int, int] = {}
+    entries: list[tuple[int, str, Geometry, str]] = []
+    for number, b in enumerate(bindings.data):
+        root = b.parameter if b.parameter >= 0 else -1 - number
+        sizes[root] = max(sizes.get(root, 0), _end(b.geometry) * DTYPES[b.element].itemsize)
+        entries.append((root, b.element, b.geometry, b.lazy))
+    return [(*entry, sizes[entry[0]]) for entry in entries]
+
+
+def _value_window(number: int, kind: Attribute) -> tuple[int, str, Geometry, str, int]:
+    element = element_name(kind.element_type)  # type: ignore[attr-defined]
+    sizes = tuple(kind.get_shape())  # type: ignore[attr-defined]
+    window = Geometry(sizes, torch.empty(sizes, device="meta").stride(), 0)
+    return number, element, window, "", _end(window) * DTYPES[element].itemsize
+
+
+def _end(window: Geometry) -> int:
+    if 0 in window.sizes:
+        return 0
+    return window.offset + 1 + sum((n - 1) * s for n, s in zip(window.sizes, window.strides, strict=True))
+
+
+def _fill(
+    plain: torch.Tensor,
+    window: Geometry,
+    storage: torch.UntypedStorage,
+    example: torch.Tensor | None,
+    generator: torch.Generator,
+    integers: int,
+    perturb: bool,
+) -> None:
+    """Give a window its elements; one that meets an element twice is filled element by element, in order."""
+    if not plain.numel():
+        return
+    values = _values(plain, example, generator, integers, perturb)
+    flat = torch.empty(0, dtype=plain.dtype).set_(storage, 0, (storage.nbytes() // plain.dtype.itemsize,), (1,))
+    places = torch.arange(flat.numel()).as_strided(window.sizes, window.strides, window.offset)
+    width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}[plain.dtype.itemsize]
+    flat.view(width)[places.reshape(-1)] = values.contiguous().view(-1).view(width)
+
+
+def _values(
+    plain: torch.Tensor, example: torch.Tensor | None, generator: torch.Generator, integers: int, perturb: bool
+) -> torch.Tensor:
+    dtype, sizes = plain.dtype, tuple(plain.shape)
+    known = None
+    if example is not None and example.dtype == dtype and tuple(example.shape) == sizes:
+        known = example.detach()
+        known = known.conj() if known.is_conj() else known
+        known = torch._neg_view(known) if known.is_neg() else known
+    if not (dtype.is_floating_point or dtype.is_complex):
+        if known is not None:
+            return known.clone(memory_format=torch.contiguous_format)
+        return torch.randint(0, integers, sizes, generator=generator).to(dtype)
+    if known is not None and not perturb:
+        return known.clone(memory_format=torch.contiguous_format)
+    # Quarters in [-2, 2]: exact in every float type, and many sums and products of them are as well.
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    noise = torch.randint(-8, 9, sizes, generator=generator).to(wide) / 4
+    if dtype.is_complex:
+        noise = noise + 1j * torch.randint(-8, 9, sizes, generator=generator) / 4
+    return (noise if known is None else known.to(wide) + noise).to(dtype)
+
+
+__all__ = ["Arguments", "arguments_of", "copies", "lazy_of", "with_lazy"]

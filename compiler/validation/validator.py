@@ -1,0 +1,222 @@
+"""Every pass keeps what the program computes: it is run before and after on the same inputs, in both forms of the IR.
+
+Handles run in eager PyTorch, values in eager PyTorch op by op, lowered programs on the embedded XLA. The pass that makes
+the first difference is named, with a minimal program that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from compiler.analysis.table_verifier import LIMIT, followed, followed_bytes, verify_tables
+from compiler.errors import CompileError, ValidationError
+from compiler.ir_text import to_text
+from compiler.locations import source_of
+from compiler.reference import entry
+from compiler.validation.audit import audit
+from compiler.validation.inputs import Arguments, arguments_of, copies
+from compiler.validation.observe import Difference, Observation, difference, given_up, has_memory, observe, observed
+from compiler.validation.reduce import Check, Failing, reduce
+from dialects.alias import Table
+from dialects.fx import CallOp
+from dialects.types import element_name
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
+Transform = Callable[[ModuleOp], None]
+ROUNDS = 2
+"""Sets of inputs that every pass is tried on: random ones, then the examples themselves (or other random ones)."""
+
+
+@dataclass
+class Validator:
+    """Checks the passes of one compilation.
+
+    Attributes:
+        rounds: the sets of arguments in use.
+        checked: names of the passes that were checked, in order.
+        unchecked_tables: the program has too much memory for the table verifier; the runs alone speak for the tables.
+    """
+
+    rounds: list[Arguments]
+    checked: list[str] = field(default_factory=list)
+    unchecked_tables: bool = False
+
+    @staticmethod
+    def of(module: ModuleOp, examples: Sequence[torch.Tensor | None] = (), seed: int = 0) -> Validator:
+        """A validator with arguments that the program runs on.
+
+        Args:
+            examples: tensors of the program's arguments in order, where known.
+
+        Raises:
+            CompileError: the program runs on no inputs that were tried.
+        """
+        function, rounds = entry(module), list[Arguments]()
+        reason: Exception | None = None
+        for number in range(ROUNDS):
+            last = number == ROUNDS - 1
+            # Random floats near the examples; then the examples. Integers that may be indices get smaller and smaller.
+            attempts = [(-1, 1)] if last and examples else [(seed + number, 4), (seed + number, 2), (seed + number, 1)]
+            for seeded, integers in attempts:
+                arguments = arguments_of(function, seeded, examples, integers)
+                try:
+                    observe(module, arguments)
+                except (CompileError, MemoryError):
+                    raise
+                except Exception as error:  # an index out of range, a factorisation that does not exist
+                    reason = error
+                    continue
+                rounds.append(arguments)
+                break
+        if not rounds:
+            raise CompileError(
+                f"the program cannot be validated, it fails on random inputs: {type(reason).__name__}: {reason}",
+                hint="give example inputs that it runs on",
+            )
+        return Validator(rounds)
+
+    # -- the checks ----------------------------------------------------------------------------
+
+    def operators(self, module: ModuleOp) -> None:
+        """Operators do to memory what the imported program says of them."""
+        self.checked.append("import")
+        for arguments in self.rounds:
+            audit(module, arguments)
+
+    def apply(self, name: str, module: ModuleOp, transform: Transform) -> None:
+        """Run a pass, and raise ValidationError if it changed what the program computes or its tables are not true."""
+        before = module.clone()
+        transform(module)
+        self.checked.append(name)
+        self._compare(name, before, lambda m, a: _changed(m, a, transform), lambda a: observe(module, a))
+        if has_memory(entry(before)) and "alias.plan" in entry(module).attributes:
+            if not followed(before) or followed_bytes(before) > LIMIT:
+                self.unchecked_tables = True
+                return
+            try:
+                verify_tables(before, module)
+            except CompileError as error:
+                raise ValidationError(
+                    error.message, pass_name=name, location=error.location, node=error.node, hint=error.hint
+                ) from None
+
+    def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
+        """Lower a program of values, and raise ValidationError if XLA computes something else from it."""
+        from compiler.validation.xla import run_stablehlo
+
+        def check(candidate: ModuleOp, arguments: Sequence[torch.Tensor]) -> Difference | None:
+            return difference(observe(candidate, arguments), observe(candidate, arguments, run=run_stablehlo(lower(candidate))))
+
+        stablehlo = lower(module)
+        run = run_stablehlo(stablehlo)
+        self.checked.append("lower")
+        self._compare("lower", module, check, lambda a: observe(module, a, run=run))
+        return stablehlo
+
+    def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
+        """The HLO module is well formed, has the tables of the function, and computes what the StableHLO does."""
+        from compiler.export.decoder import DecodeError, check_module
+        from compiler.validation.xla import run_hlo, run_stablehlo
+
+        self.checked.append("export")
+        function = entry(module)
+        try:
+            interface = check_module(hlo)
+            kinds = function.function_type
+            for side, have, want in (("parameter", interface.parameters, kinds.inputs), ("result", interface.results, kinds.outputs)):
+                told = [(element_name(t.element_type), tuple(t.get_shape())) for t in want.data]  # type: ignore[attr-defined]
+                if [tuple(h) for h in have] != told:
+                    raise DecodeError(f"{side}s are {list(map(str, have))}, the function says {told}")
+            table = function.attributes.get("alias.table")
+            want_table = sorted(tuple(e) for e in table.data) if isinstance(table, Table) else []
+            if interface.aliases != want_table:
+                raise DecodeError(f"the alias table is {interface.aliases}, the function says {want_table}")
+        except DecodeError as error:
+            raise ValidationError(f"the HLO module is wrong: {error}", pass_name="export") from None
+
+        one, two = run_stablehlo(stablehlo), run_hlo(hlo)
+        for arguments in self.rounds:
+            if found := difference(observe(module, arguments, run=one), observe(module, arguments, run=two)):
+                raise ValidationError(f"the HLO module computes something else: {found.text}", pass_name="export")
+
+    def called(self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]]) -> None:
+        """An executable does what the imported program does: `run` calls it on the program's arguments, in order."""
+        self.checked.append("run")
+        for arguments in self.rounds:
+            own = copies(arguments)
+            after = observed(run(own), own)
+            before = observe(program, arguments)
+            if found := difference(before, after, given_up(program, arguments, before)):
+                raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
+
+    def _compare(
+        self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]
+    ) -> None:
+        for arguments in self.rounds:
+            expected = observe(before, arguments)
+            found = difference(expected, after(arguments), given_up(before, arguments, expected))
+            if found is not None:
+                raise _report(name, Failing(before, arguments, found), check)
+
+
+def check_emitted(validator: Validator, module: ModuleOp) -> None:
+    """What the driver writes of a program of values, StableHLO and HLO, computes what the program says."""
+    from compiler.export.hlo import to_hlo
+    from compiler.lowering.module import lower
+
+    stablehlo = validator.lowered(module, lower)
+    validator.exported(module, stablehlo, to_hlo(stablehlo))
+
+
+def _changed(module: ModuleOp, arguments: Sequence[torch.Tensor], transform: Transform) -> Difference | None:
+    after = module.clone()
+    transform(after)
+    before = observe(module, arguments)
+    return difference(before, observe(after, arguments), given_up(module, arguments, before))
+
+
+def _report(name: str, failing: Failing, check: Check) -> ValidationError:
+    """The error for a failing pass: the difference as it is in the whole program, and the minimal program."""
+    smallest = reduce(failing, check)
+    location, node = _culprit(smallest)
+    text = "".join(f"    {line}\n" for line in to_text(smallest.module, generic=False, locations=False).splitlines())
+    again = "" if smallest.difference.text == failing.difference.text else f"\n  there: {smallest.difference.text}"
+    message = f"changes what the program computes: {_named(failing)}{again}"
+    return ValidationError(message, pass_name=name, slice=text.rstrip(), location=location, node=node,
+                           hint="this is a fault of the compiler; report it with this program:")  # fmt: skip
+
+
+def _named(failing: Failing) -> str:
+    number = failing.difference.argument
+    if number < 0:
+        return failing.difference.text
+    function = failing.function
+    attributes = function.arg_attrs.data if function.arg_attrs is not None else ()
+    name = getattr(attributes[number].data.get("fx.name"), "data", "") if number < len(attributes) else ""
+    bindings = function.attributes.get("alias.bindings")
+    if not name and bindings is not None:
+        name = bindings.data[number].name  # type: ignore[attr-defined]
+    return failing.difference.text.replace(f"argument {number}", f"argument {name!r}", 1) if name else failing.difference.text
+
+
+def _culprit(failing: Failing) -> tuple[str, str]:
+    """Source and node of the last operation of a program that computes or writes, else of the last one."""
+    located = [(op, source_of(op)) for op in failing.function.body.block.ops]
+    located = [(op, source) for op, source in located if source[0]]
+    working = [source for op, source in located if _works(op)]
+    return working[-1] if working else located[-1][1] if located else ("", "")
+
+
+def _works(op: Operation) -> bool:
+    return not isinstance(op, CallOp) or bool(op.effects.data)
+
+
+__all__ = ["Validator", "check_emitted"]

@@ -1,0 +1,293 @@
+"""`torch.cond`, `while_loop` and `scan` beside eager PyTorch: results, closures, and memory written inside a region."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from copies import state_copies
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils import _pytree as pytree
+from xdsl.context import Context
+
+import compiler
+from compiler.compilation import mark_donated
+from compiler.errors import UnsupportedError
+from compiler.frontend.capture import capture
+from compiler.frontend.importer import import_graph
+from compiler.ir_text import parse
+from compiler.reference import run_handles, run_values
+from compiler.transforms.eliminate_clones import EliminateClones
+from compiler.transforms.in_place_to_out_of_place import InPlaceToOutOfPlace
+from compiler.verify import verify
+
+X, Y = torch.arange(6.0).view(2, 3), torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
+TRUE, FALSE = torch.tensor(True), torch.tensor(False)
+BIAS = torch.linspace(-1, 1, 300).view(100, 3)
+
+
+def choose(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    return torch.cond(flag, lambda x: x * 2, lambda x: x - torch.tensor([1.0, 2.0, 3.0]), (x,)) + 1
+
+
+def closures(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    """Branches that close over an argument, an intermediate and a constant too large for the IR."""
+    z = x.sin()
+    return torch.cond(flag, lambda: z @ x.t(), lambda: (z + BIAS[0]).sum() * x[:, :2])
+
+
+def nested(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 3, (x,))
+
+    return torch.cond(flag, inner, lambda x: x - 1, (x,)) * 2
+
+
+def several(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    """Several results, in other orders of dimensions."""
+    return torch.cond(flag, lambda x: (x.t() + 1, x.sum()), lambda x: (x.t() * 2, x.mean()), (x,))
+
+
+def write_in_a_branch(kv: torch.Tensor, x: torch.Tensor, flag: torch.Tensor) -> Any:
+    """A view from outside is written in one branch; the base is read in the other, and written afterwards."""
+    window = kv[1:3]
+
+    def then(x: torch.Tensor) -> torch.Tensor:
+        window.add_(x)
+        return x * 2
+
+    result = torch.cond(flag, then, lambda x: x + kv[0], (x,))
+    kv.mul_(2)
+    return result, window
+
+
+def write_in_both(kv: torch.Tensor, x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    def then(x: torch.Tensor) -> torch.Tensor:
+        kv[0].copy_(x[0])
+        return x.sum()
+
+    def otherwise(x: torch.Tensor) -> torch.Tensor:
+        kv[:, 1].zero_()
+        return kv.sum()
+
+    return torch.cond(flag, then, otherwise, (x,))
+
+
+def count(i: torch.Tensor, x: torch.Tensor) -> Any:
+    return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2 + i), (i, x))
+
+
+def accumulate(acc: torch.Tensor, i: torch.Tensor, x: torch.Tensor) -> Any:
+    """The body writes into memory from outside, and the condition reads it."""
+
+    def body(i: torch.Tensor, x: torch.Tensor) -> Any:
+        acc[1:].add_(x)
+        return i + 1, x + 1
+
+    found = while_loop(lambda i, x: torch.logical_and(i < 9, acc.sum() < 20), body, (i, x))
+    return found[0], found[1] + acc[0]
+
+
+def branch_in_a_loop(i: torch.Tensor, x: torch.Tensor) -> Any:
+    def body(i: torch.Tensor, x: torch.Tensor) -> Any:
+        return i + 1, torch.cond(i % 2 == 0, lambda x: x * 2, lambda x: x + 1, (x,))
+
+    return while_loop(lambda i, x: i < 4, body, (i, x))
+
+
+def running(x: torch.Tensor) -> Any:
+    return scan(lambda c, row: (c + row, c * row), torch.zeros(3), x)
+
+
+def recurrence(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """A cell with weights from outside and two states."""
+
+    def cell(state: Any, row: torch.Tensor) -> Any:
+        hidden, total = state
+        hidden = torch.tanh(w @ hidden + row)
+        return (hidden, total + hidden.sum()), hidden.clone()
+
+    return scan(cell, (torch.zeros(3), torch.zeros(())), x)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[torch.Tensor]]] = {
+    "choose": (choose, (X, TRUE)),
+    "choose-false": (choose, (X, FALSE)),
+    "closures": (closures, (X, TRUE)),
+    "closures-false": (closures, (X, FALSE)),
+    "nested": (nested, (X, TRUE)),
+    "nested-negative": (nested, (-X, TRUE)),
+    "several": (several, (X, TRUE)),
+    "write-in-a-branch": (write_in_a_branch, (BIAS[:4].clone(), X, TRUE)),
+    "write-in-no-branch": (write_in_a_branch, (BIAS[:4].clone(), X, FALSE)),
+    "write-in-both": (write_in_both, (X.clone(), Y, TRUE)),
+    "write-in-both-false": (write_in_both, (X.clone(), Y, FALSE)),
+    "write-bf16": (write_in_a_branch, (BIAS[:4].bfloat16(), X.bfloat16(), TRUE)),
+    "count": (count, (torch.tensor(0), X)),
+    "count-nothing": (count, (torch.tensor(7), X)),
+    "accumulate": (accumulate, (torch.zeros(3), torch.tensor(0), torch.ones(2))),
+    "branch-in-a-loop": (branch_in_a_loop, (torch.tensor(0), X)),
+    "running": (running, (X,)),
+    "recurrence": (recurrence, (Y, torch.eye(3) * 0.5)),
+}
+
+
+@pytest.fixture(autouse=True)
+def inference() -> Any:
+    """PyTorch allows regions to write memory from outside only where no gradient is recorded."""
+    with torch.no_grad():
+        yield
+
+
+def agree(got: Any, want: Any) -> bool:
+    mine, theirs = pytree.tree_leaves(got), pytree.tree_leaves(want)
+    return all(g.dtype == w.dtype and torch.allclose(g, w, rtol=1e-5) for g, w in zip(mine, theirs, strict=True))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_in_eager(name: str) -> None:
+    program, given = PROGRAMS[name]
+    mine, theirs = copy.deepcopy(list(given)), copy.deepcopy(list(given))
+    exe = compiler.compile(program, mine)
+    for _ in range(2):
+        got, want = exe(*mine), program(*theirs)
+        assert agree(got, want)
+        assert agree(mine, theirs)
+        assert [g.stride() for g in pytree.tree_leaves(got)] == [w.stride() for w in pytree.tree_leaves(want)]
+    assert exe.copied_bytes == 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_form_of_the_ir(name: str) -> None:
+    """The reference runs both forms; both can be printed and read back."""
+    program, given = PROGRAMS[name]
+    imported = import_graph(capture(program, given))
+    theirs = copy.deepcopy(list(given))
+    want = pytree.tree_leaves(program(*theirs))
+
+    def arguments() -> list[torch.Tensor]:
+        tensors = iter(copy.deepcopy(list(given)))
+        return [next(tensors) if a.kind == "input" else imported.state[a.name] for a in imported.arguments]
+
+    verify(imported.module)
+    mine = arguments()
+    assert agree(run_handles(parse(str(imported.module)), mine), want)
+    assert agree([m for m, a in zip(mine, imported.arguments, strict=True) if a.kind == "input"], theirs)
+    InPlaceToOutOfPlace().apply(Context(), imported.module)
+    verify(imported.module)
+    mine = arguments()
+    assert agree(run_values(parse(str(imported.module)), mine), want)
+    assert agree([m for m, a in zip(mine, imported.arguments, strict=True) if a.kind == "input"], theirs)
+
+
+class Steps(torch.nn.Module):
+    """State in buffers, written in a branch and in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 3))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        def store(x: torch.Tensor) -> torch.Tensor:
+            self.cache[1].add_(x[0])
+            return x + self.cache[1]
+
+        y = torch.cond(flag, store, lambda x: x * 1, (x,))
+
+        def body(i: torch.Tensor, y: torch.Tensor) -> Any:
+            self.steps.add_(1)
+            return i + 1, y * 0.5
+
+        return while_loop(lambda i, y: i < 3, body, (torch.zeros((), dtype=torch.int64), y))[1]
+
+
+def test_an_exported_module_with_state() -> None:
+    module = Steps()
+    exe = compiler.compile(torch.export.export(copy.deepcopy(module), (X, TRUE), strict=False))
+    for flag in (TRUE, FALSE, TRUE):
+        assert agree(exe(X, flag), module(X, flag))
+        assert agree([exe.state["cache"], exe.state["steps"]], [module.cache, module.steps])
+    assert sorted(row.arguments[0] for row in exe.alias_table) == ["cache", "steps"]
+
+
+def test_saved_and_loaded(tmp_path: Any) -> None:
+    exe = compiler.compile(write_in_a_branch, PROGRAMS["write-in-a-branch"][1])
+    exe.save(tmp_path)
+    mine, theirs = (copy.deepcopy(list(PROGRAMS["write-in-a-branch"][1])) for _ in range(2))
+    assert agree(compiler.load(tmp_path)(*mine), write_in_a_branch(*theirs))
+    assert agree(mine, theirs)
+
+
+@pytest.mark.parametrize("flag", [TRUE, FALSE])
+def test_clones_around_a_region(flag: torch.Tensor) -> None:
+    """A copy that a region writes stays; one that it only reads goes; results are the same either way."""
+
+    def program(x: torch.Tensor, flag: torch.Tensor) -> Any:
+        written, read = x.clone(), x.clone()
+
+        def then(x: torch.Tensor) -> torch.Tensor:
+            written.add_(1)
+            return read * 2
+
+        return torch.cond(flag, then, lambda x: x + 1, (x,)), x.sum()
+
+    imported = import_graph(capture(program, (X, flag)))
+    mark_donated(imported, ())
+    before = str(imported.module).count("aten.clone.default")
+    EliminateClones().apply(Context(), imported.module)
+    verify(imported.module)
+    assert before == 2
+    assert str(imported.module).count("aten.clone.default") == 1
+    x = X.clone()
+    assert agree(run_handles(imported.module, [x, flag]), program(X.clone(), flag))
+    assert torch.equal(x, X)
+
+
+def store_if(kv: torch.Tensor, x: torch.Tensor, place: torch.Tensor, flag: torch.Tensor) -> Any:
+    def then(x: torch.Tensor) -> torch.Tensor:
+        kv.index_copy_(1, place, x)
+        return x * 2
+
+    return torch.cond(flag, then, lambda x: x + 1, (x,)), kv.sum()
+
+
+def store_often(kv: torch.Tensor, x: torch.Tensor, count: torch.Tensor) -> Any:
+    def body(i: torch.Tensor, x: torch.Tensor) -> Any:
+        kv.index_copy_(1, i.view(1), x)
+        return i + 1, x * 1.5
+
+    return while_loop(lambda i, x: i < count, body, (torch.zeros((), dtype=torch.int64), x))
+
+
+@pytest.mark.parametrize(
+    ("program", "rest"), [(store_if, (torch.tensor([5]), TRUE)), (store_if, (torch.tensor([5]), FALSE)),
+                          (store_often, (torch.tensor(3),))]
+)  # fmt: skip
+def test_a_cache_is_written_in_place(program: Callable[..., Any], rest: tuple[torch.Tensor, ...]) -> None:
+    """XLA copies nothing as large as the cache, neither around a conditional nor around a loop."""
+    mine, theirs = ([torch.zeros(2, 101, 8), torch.ones(2, 1, 8), *rest] for _ in range(2))
+    exe = compiler.compile(program, mine)
+    assert [row.arguments for row in exe.alias_table] == [("kv",)]
+    assert state_copies(exe, {2 * 101 * 8}) == 0
+    assert agree(exe(*mine), program(*theirs))
+    assert agree(mine, theirs)
+
+
+def test_a_loop_must_not_change_shapes() -> None:
+    def program(i: torch.Tensor, x: torch.Tensor) -> Any:
+        return while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, torch.cat([x, x])), (i, x))
+
+    with pytest.raises(compiler.CompileError):
+        compiler.compile(program, (torch.tensor(0), X))
+
+
+def test_unknown_higher_order_operators_are_refused() -> None:
+    from torch._higher_order_ops.map import map as map_
+
+    with pytest.raises(UnsupportedError, match="no form in the IR"):
+        compiler.compile(lambda x: map_(lambda row: row + 1, x), (X,))

@@ -1,0 +1,155 @@
+"""`torch.compile(backend=fx2hlo)`: every handed program, and what Dynamo does not guard."""
+
+from __future__ import annotations
+
+import pkgutil
+import tomllib
+from pathlib import Path
+
+import custom_ops  # noqa: F401  (registers operators)
+import programs
+import pytest
+import torch
+from test_programs import differences
+
+from compiler.integrations import dynamo
+from compiler.integrations.dynamo import Dispatcher, fx2hlo
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def dispatchers(monkeypatch):
+    """The dispatchers that a test makes."""
+    made: list[Dispatcher] = []
+
+    class Recorded(Dispatcher):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            made.append(self)
+
+    monkeypatch.setattr(dynamo, "Dispatcher", Recorded)
+    return made
+
+
+@pytest.mark.parametrize("case", programs.CASES, ids=lambda c: c.id)
+def test_program(case: programs.Case) -> None:
+    with torch.no_grad():
+        assert differences(case, torch.compile(case.fn, backend=fx2hlo, dynamic=False)) == []
+
+
+def test_the_backend_is_an_entry_point() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    where = project["project"]["entry-points"]["torch_dynamo_backends"]["fx2hlo"]
+    assert pkgutil.resolve_name(where) is fx2hlo
+
+
+def test_arguments_that_come_to_overlap_get_an_executable_of_their_own(dispatchers) -> None:
+    def step(x, y):
+        x.add_(1)
+        return y * 2
+
+    run = torch.compile(step, backend=fx2hlo, dynamic=False)
+    assert run(torch.zeros(3), torch.zeros(3)).tolist() == [0, 0, 0]
+    base = torch.zeros(4)
+    assert run(base[:3], base[1:]).tolist() == [2, 2, 0]
+    assert base.tolist() == [1, 1, 1, 0]
+    same = torch.zeros(3)
+    assert run(same, same).tolist() == [2, 2, 2]
+    assert sum(len(d.executables) for d in dispatchers) == 3
+
+
+def test_symbolic_sizes_are_numbers_at_each_call(dispatchers) -> None:
+    def step(x, n):
+        x[: x.shape[0] // 2].mul_(2)
+        return x.reshape(2, -1).sum(1) + n
+
+    run = torch.compile(step, backend=fx2hlo, dynamic=True)
+    for size in (4, 6, 8, 6):
+        x, y = torch.arange(float(size)), torch.arange(float(size))
+        torch.testing.assert_close(run(x, size), step(y, size))
+        torch.testing.assert_close(x, y)
+    assert len(dispatchers) <= 2
+    assert sum(len(d.executables) for d in dispatchers) == 3
+
+
+def test_writes_are_in_place() -> None:
+    cache, row = torch.zeros(64, 16), torch.ones(1, 16)
+
+    def step(cache, row, position):
+        cache.index_copy_(0, position, row)
+        return cache
+
+    run = torch.compile(step, backend=fx2hlo)
+    assert run(cache, row, torch.tensor([3])) is cache
+    assert cache.sum() == 16
+
+
+def test_graph_breaks(dispatchers) -> None:
+    def step(x):
+        x.add_(1)
+        torch._dynamo.graph_break()
+        y = x.view(-1)
+        y[0] = 9
+        return x.sum()
+
+    x = torch.zeros(2, 2)
+    assert torch.compile(step, backend=fx2hlo)(x).item() == 12
+    assert len(dispatchers) == 2
+
+
+def test_modules_and_their_buffers() -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x):
+            self.count += 1
+            return self.linear(x) * self.count
+
+    module, reference = Counter(), Counter()
+    reference.load_state_dict(module.state_dict())
+    run = torch.compile(module, backend=fx2hlo)
+    x = torch.arange(6.0).view(2, 3)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(run(x), reference(x))
+    assert module.count.item() == 2
+
+
+def test_gradients_go_through_a_partitioned_graph(dispatchers) -> None:
+    def loss(w, x):
+        return torch.tanh(x @ w).square().sum()
+
+    w, x = torch.randn(3, 2), torch.randn(4, 3)
+    mine, theirs = w.clone().requires_grad_(), w.clone().requires_grad_()
+    out = torch.compile(loss, backend=fx2hlo)(mine, x)
+    out.backward()
+    want = loss(theirs, x)
+    want.backward()
+    torch.testing.assert_close(out, want)
+    torch.testing.assert_close(mine.grad, theirs.grad)
+    assert len(dispatchers) == 2
+
+
+def test_what_cannot_be_compiled_is_said_with_its_line() -> None:
+    def step(x):
+        torch.ops.aliascases.inc_(x)
+        return x
+
+    with pytest.raises(Exception, match=r"(?s)aliascases\.inc_.*test_dynamo\.py:\d+"):
+        torch.compile(step, backend=fx2hlo)(torch.zeros(3))
+
+
+def test_old_executables_make_room(dispatchers) -> None:
+    dispatcher = Dispatcher(torch.fx.symbolic_trace(lambda x: x * 2), limit=2)
+    for size in range(1, 5):
+        assert dispatcher(torch.ones(size)).sum() == 2 * size
+    assert len(dispatcher.executables) == 2

@@ -1,0 +1,150 @@
+"""Random programs and malformed inputs. Long runs: `make fuzz`, `make fuzz-malformed`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from compiler.transforms.memory_state import MemoryState
+from tools.fuzz import check, judge
+from tools.fuzz.generate import Options, generate, validate
+from tools.fuzz.modes import MODES
+from tools.fuzz.observe import observe
+from tools.fuzz.program import WORLDS, Argument, Program, Step, Storage
+
+ROOT = Path(__file__).parents[1]
+CORPUS = sorted((ROOT / "tests" / "corpus").glob("*.json"))
+
+programs = st.builds(
+    generate, st.integers(0, 2**31 - 1), st.builds(Options, steps=st.integers(1, 12), order_dependent=st.just(0.0))
+)
+quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+
+
+def command(*arguments: object) -> str:
+    """Runs in a process of its own: one that has an XLA client, as this one may, cannot be forked."""
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_corpus(mode: str) -> None:
+    command("tools.fuzz", "--mode", mode, "--children", 1, "--replay", *CORPUS)
+
+
+@pytest.mark.parametrize(("mode", "count"), [("compile", 500), ("values", 200), ("roundtrip", 60), ("replay", 60)])
+def test_fresh_programs(mode: str, count: int) -> None:
+    last = command("tools.fuzz", count, "--mode", mode, "--seed", 1_000_000, "--children", 1).splitlines()[-1]
+    refused = int(last.rsplit(", ", 1)[1].split()[0])
+    assert refused <= count // 100, last
+
+
+def test_malformed_inputs() -> None:
+    command("tools.fuzz.malformed", 60)
+
+
+@quick
+@given(programs)
+def test_values(program: Program) -> None:
+    verdict = check.check(program, MODES["values"])
+    assert verdict.kind in ("agreed", "refused"), verdict.detail + program.script()
+
+
+@quick
+@given(programs)
+def test_a_program_is_data(program: Program) -> None:
+    assert Program.from_json(program.to_json()) == program
+    assert generate(program.seed, Options(steps=12)) == generate(program.seed, Options(steps=12))
+
+
+@quick
+@given(programs)
+def test_eager_agrees_with_itself(program: Program) -> None:
+    """Deterministic, on memory aligned or not, and as the generator has validated it."""
+    assert not validate(program)
+    for world in range(WORLDS):
+        first = observe(program.function(), program.make_arguments(world))
+        again = observe(program.function(), program.make_arguments(world, misaligned=True))
+        assert first.differences(again) == []
+
+
+class InFloat64(TorchDispatchMode):
+    """Asserts that every call gives what the same call on float64 gives."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        view = any(a.alias_info is not None and not a.alias_info.is_write for a in func._schema.arguments)
+        floats = (torch.float32, torch.float16, torch.bfloat16)
+        name = func._schema.name.split("::")[1]
+        # Moves may carry any bits, NaNs too, and have nothing to round.
+        if view or name in judge.MOVES or not any(t.dtype in floats for t in tensors) or any(t.is_complex() for t in tensors):
+            return func(*args, **kwargs)
+
+        def wide(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return value.to(torch.float64, copy=True) if value.dtype in floats else value.clone()
+            return torch.float64 if value in floats else value
+
+        wide_args, wide_kwargs = tree_map(wide, args), tree_map(wide, kwargs)
+        expected = func(*wide_args, **wide_kwargs)
+        result = func(*args, **kwargs)
+        for mine, theirs in zip(tree_leaves((result, args, kwargs)), tree_leaves((expected, wide_args, wide_kwargs)), strict=True):
+            if isinstance(mine, torch.Tensor):
+                assert torch.equal(mine.to(theirs.dtype), theirs), str(func)
+        return result
+
+
+@quick
+@given(programs)
+def test_arithmetic_is_exact(program: Program) -> None:
+    arguments = program.make_arguments()
+    with torch.no_grad(), InFloat64():
+        program.function()(*arguments)
+
+
+def program_of(*texts: str) -> Program:
+    arguments = (Argument(0, "f32", (4, 2), (2, 1), 0),)
+    return Program((Storage("f32", 8, "small", 3),), arguments, tuple(Step((), text, ("a0",)) for text in texts), ("a0",))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("{0}.div_(3)", "value"),
+        ("{0}.mul_(1000000)", "value"),
+        ("{0}[1:].copy_({0}[:-1])", "order"),
+        ("{0}.as_strided([2, 2], [1, 1], 0).add_({0}[:2])", "order"),
+        ("{0}.index_put_((torch.tensor([0, 0]),), {0}[:2].clone())", "order"),
+        ("{0}.index_copy_(0, torch.tensor([1, 1]), {0}[:2].clone())", "order"),
+    ],
+)
+def test_unfit_programs_are_rejected(text: str, kind: str) -> None:
+    with pytest.raises(judge.Unfit) as caught:
+        validate(program_of(text))
+    assert caught.value.kind == kind
+
+
+def test_a_lost_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that forgets every second write to a part of a memory does not survive many programs."""
+    write, count = MemoryState.write, iter(range(1 << 30))
+
+    def forgetful(self: MemoryState, key: Any, value: Any, covers: bool, emitter: Any) -> None:
+        if covers or next(count) % 2:
+            write(self, key, value, covers, emitter)
+
+    monkeypatch.setattr(MemoryState, "write", forgetful)
+    verdicts = [check.check(generate(seed), MODES["values"]).kind for seed in range(40)]
+    assert verdicts.count("wrong") >= 2

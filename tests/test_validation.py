@@ -1,0 +1,170 @@
+"""Translation validation itself: operators that hide what they do are named, correct programs pass, inputs are fit to run."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import programs  # pyright: ignore[reportAttributeAccessIssue]
+import pytest
+import torch
+
+import compiler
+from compiler.driver import main
+from compiler.errors import CompileError, ValidationError
+from compiler.frontend.capture import capture
+from compiler.frontend.importer import import_graph
+from compiler.reference import entry
+from compiler.validation.inputs import arguments_of, copies
+from compiler.validation.observe import observe, tensor_difference
+from compiler.validation.validator import Validator
+
+NAMESPACE = "fx2hlo_validation"
+LIBRARIES: list[torch.library.Library] = []
+
+
+@pytest.fixture(scope="module")
+def hidden() -> torch.library.Library:
+    """Operators whose schemas do not say what their kernels do."""
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    LIBRARIES.append(library)
+    kept = torch.zeros(4)
+
+    def define(schema: str, kernel: object, meta: object) -> None:
+        library.define(schema)
+        library.impl(schema.split("(")[0], kernel, "CPU")
+        library.impl(schema.split("(")[0], meta, "Meta")
+
+    def writes(x: torch.Tensor) -> torch.Tensor:
+        x.numpy()[...] = 7.0
+        return x.sum()
+
+    define("alias(Tensor x) -> Tensor", lambda x: x.view(4), lambda x: torch.empty_like(x))
+    define("keeps(Tensor x) -> Tensor", lambda x: kept.copy_(x), lambda x: torch.empty_like(x))
+    define("writes(Tensor x) -> Tensor", writes, lambda x: x.new_empty(()))
+    define("copies(Tensor(a) x) -> Tensor(a)", lambda x: x.clone(), lambda x: x.view(4))
+    define("turns(Tensor x) -> Tensor", lambda x: x.t().clone(), lambda x: torch.empty_like(x.t(), memory_format=torch.contiguous_format))
+    define("honest(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x))
+    return library  # never taken away: PyTorch's handles on its operators would be left dangling
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("alias", "returns memory of operand 0 as result 0, which it does not declare"),
+        ("keeps", "returns memory of an earlier result, of .*keeps.default as result 0, which it does not declare"),
+        ("writes", r"writes operand 0, which it does not declare: the operand differs at \[0\]: .* before, 7.0 after"),
+        ("copies", "declares result 0 as memory of operand 0, but returns other memory"),
+    ],
+)
+def test_an_operator_that_hides_what_it_does_is_named(hidden: torch.library.Library, name: str, message: str) -> None:
+    operator = getattr(torch.ops.fx2hlo_validation, name).default
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        first = operator(x)
+        second = operator(x)
+        return first + second
+
+    with pytest.raises(ValidationError, match=f"{NAMESPACE}.{name}.default {message}") as caught:
+        compiler.compile(program, (torch.ones(4),), validate=True)
+    assert caught.value.pass_name == "import"
+    assert caught.value.location.startswith(__file__) and caught.value.hint
+
+
+def test_an_operator_whose_fake_kernel_has_other_strides_is_named(hidden: torch.library.Library) -> None:
+    with pytest.raises(ValidationError, match=r"turns.default gives result 0 .* strides \[1, 3\]"):
+        compiler.compile(lambda x: torch.ops.fx2hlo_validation.turns(x), (torch.ones(2, 3),), validate=True)
+
+
+@pytest.mark.parametrize("case", programs.CASES[::6], ids=lambda c: c.id)
+def test_handed_programs_pass(case: programs.Case) -> None:
+    with torch.no_grad():
+        compiler.compile(case.fn, tuple(case.make_inputs()), validate=True)
+
+
+class Cache(torch.nn.Module):
+    rows: torch.Tensor
+    row: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(6, 4))
+        self.register_buffer("row", self.rows[2])
+        self.scale = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, position: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        self.rows.index_copy_(0, position, x * self.scale)
+        return self.rows[position] + self.row
+
+
+def test_a_module_and_its_export_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """State that shares memory, and positions that must stay in range; the module's own state is left alone."""
+    module, inputs = Cache(), (torch.tensor([5, 2]), torch.ones(2, 4))
+    with torch.no_grad():
+        compiler.compile(module, inputs, validate=True)
+        assert not module.rows.any()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.export.save(torch.export.export(module, inputs, strict=False), tmp_path / "p.pt2")
+    compiler.compile(tmp_path / "p.pt2", inputs, validate=True)
+    assert main([str(tmp_path / "p.pt2"), "--validate", "-t", "hlo-text", "-o", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_program_of_text_is_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_graph(capture(lambda x, y: (x[1:].add_(y), x.t()), (torch.ones(3, 2), torch.ones(2)))).module
+    file = tmp_path / "p.mlir"
+    file.write_text(str(module))
+    assert main([str(file), "--validate", "-p", "in-place-to-out-of-place", "-o", str(tmp_path / "out")]) == 0
+    from compiler.transforms.memory_state import MemoryState
+
+    monkeypatch.setattr(MemoryState, "write", lambda *_: None)
+    assert main([str(file), "--validate", "-p", "in-place-to-out-of-place", "-o", str(tmp_path / "none")]) == 1
+    said = capsys.readouterr().err
+    assert "pass in-place-to-out-of-place: changes what the program computes" in said and "fx.call" in said
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_program_that_cannot_run_is_no_failure_of_a_pass() -> None:
+    module = import_graph(capture(lambda x, i: x[i + 5], (torch.ones(3), torch.tensor([0])))).module
+    with pytest.raises(CompileError, match="cannot be validated, it fails on random inputs: "):
+        Validator.of(module, seed=3)
+
+
+def test_arguments_share_memory_as_the_program_says() -> None:
+    memory = torch.arange(12.0)
+    inputs = (memory[:8].view(2, 4).t(), memory[4:], torch.tensor([3, 1]), memory[2].conj())
+    module = import_graph(capture(lambda a, b, i, c: a.add_(1), inputs)).module
+    a, b, i, c = arguments_of(entry(module), 0, inputs)
+    assert (a.stride(), b.data_ptr() - a.data_ptr(), c.data_ptr() - a.data_ptr()) == ((1, 4), 16, 8)
+    assert i.tolist() == [3, 1] and not torch.equal(b, inputs[1])
+    again = copies((a, b, i, c))
+    again[0].fill_(-1)
+    assert again[1][0] == -1 and b[0] != -1
+    exact = arguments_of(entry(module), -1, inputs)
+    assert all(torch.equal(one, two) for one, two in zip(exact, inputs, strict=True))
+
+
+def test_runs_do_not_touch_their_arguments() -> None:
+    module = import_graph(capture(lambda a: a.add_(1), (torch.zeros(2),))).module
+    a = torch.zeros(2)
+    seen = observe(module, [a])
+    assert seen.arguments[0].tolist() == [1, 1] and a.tolist() == [0, 0] and seen.sharing[0].same_object  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "message"),
+    [
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.00001]), ""),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.1]), "differs at [1]: 2.0 before, 2.09"),
+        (torch.tensor([float("nan")]), torch.tensor([float("nan")]), ""),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), "differs at [1]: 2 before, 3 after"),
+        (torch.tensor(1), torch.tensor(1.0), "is int64[] before and float32[] after"),
+        (torch.zeros(2, 2), torch.zeros(2, 2).t(), "has strides [2, 1] before and [1, 2] after"),
+        (torch.zeros(2, dtype=torch.cfloat), torch.zeros(2, dtype=torch.cfloat).conj(), "lazy bits none before and conj"),
+        (torch.zeros(0), torch.zeros(0), ""),
+    ],
+)
+def test_differences_are_told_from_rounding(one: torch.Tensor, two: torch.Tensor, message: str) -> None:
+    found = tensor_difference(one, two, layout=True)
+    assert found == "" if not message else message in found
