@@ -86,7 +86,7 @@ def figures(results: Results) -> tuple[str, bool]:
     how = core(results)
     counts = Counter(entry.split(":")[0] for entry in how.values())
     lines.append(f"core ATen: {len(how)} overloads, " + ", ".join(f"{n} {kind}" for kind, n in counts.most_common()))
-    lines += [f"    {name}: {entry}" for name, entry in how.items() if entry.startswith("refused")]
+    lines += [f"    {name}: {entry}" for name, entry in how.items() if entry.startswith(("refused", "not"))]
     return "\n".join(lines), good
 
 
