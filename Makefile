@@ -9,7 +9,7 @@ SEED   ?= 0
 export OMP_NUM_THREADS = 1
 export PYTHONPATH = .
 
-.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed clean
+.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed opinfo figures clean
 
 venv: $(VENV)/.stamp
 
@@ -49,6 +49,13 @@ fuzz: venv
 
 fuzz-malformed: venv
 	@$(BIN)/python -m tools.fuzz.malformed $(N) --seed $(SEED)
+
+# All of PyTorch's operator samples (resumable), and the figures of the last run that was recorded.
+opinfo: venv
+	@$(BIN)/python -m tools.opinfo run --children $(JOBS); $(BIN)/python -m tools.opinfo report
+
+figures: venv
+	@$(BIN)/python -m tools.opinfo figures
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .hypothesis lit_tests/.lit_test_times.txt

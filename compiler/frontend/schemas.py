@@ -166,8 +166,8 @@ def composite(op: OpOverload) -> bool:
 
 
 def expands(op: OpOverload) -> bool:
-    """Whether a list operator is to be seen element by element: it writes or makes tensors in lists, and PyTorch
-    has an implementation of it in terms of other operators."""
+    """Whether an operator is to be seen as the operators it is made of, where PyTorch has such an implementation:
+    it writes or makes tensors in lists, or it writes and has no out-of-place twin (`polygamma_`)."""
     schema = op._schema
     if op.namespace in COMMUNICATING:
         return False  # its implementation talks to other processes
@@ -176,7 +176,9 @@ def expands(op: OpOverload) -> bool:
     )
     takes_list = any(str(a.type) == "List[Tensor]" for a in schema.arguments)
     makes_list = takes_list and any(str(r.type) == "List[Tensor]" and r.alias_info is None for r in schema.returns)
-    return (writes_list or makes_list) and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd)
+    known = facts(op)
+    alone = _writes(op) and known.twin is None and not known.metadata and not known.silent and op.namespace == "aten"
+    return (writes_list or makes_list or alone) and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
 def metadata_twin(op: OpOverload) -> OpOverload | None:

@@ -98,7 +98,7 @@ def compare(call: Call, right: Seen, got: Seen, before: Sequence[torch.Tensor]) 
         *(("argument", *pair) for pair in zip(right.arguments, got.arguments, before, strict=True)),
     ]
     if call.entry in FACTORS and len(right.outputs) > 1 and not (why := _other_factors(call, right, got)):
-        pairs = [pair for pair in pairs if pair[0] != "output"]
+        pairs = [p for p in pairs if p[3] is not None and same_bits(p[1], p[3])]  # what holds no factor
     elif call.entry in FACTORS and len(right.outputs) > 1:
         return "wrong", why
     wide: list[list[torch.Tensor] | None] = []

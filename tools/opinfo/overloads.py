@@ -31,7 +31,7 @@ def core(results: dict[str, Any]) -> dict[str, str]:
 
 
 def status(name: str, results: dict[str, Any]) -> str:
-    """"direct: ...", "decomposed", "refused: reason" or "not tried"."""
+    """"direct: ...", "decomposed" (a sample that reaches it passed), "refused: reason" or "not tried: ..."."""
     try:
         op = overload(name)
     except CompileError:
@@ -40,6 +40,10 @@ def status(name: str, results: dict[str, Any]) -> str:
         return "not tried"
     load_rules()
     known = facts(op)
+    if torch.Tag.data_dependent_output in op.tags and "Tensor" not in str(op._schema.returns):
+        return "refused: it takes a Python value from the data of a tensor"
+    if op._schema.returns and all("Tensor" not in str(r.type) for r in op._schema.returns):
+        return METADATA_ONLY
     if name in RULES:
         return "direct: rule"
     if any(alias for alias in known.returns) and not any(p.writes for p in known.parameters):
@@ -48,9 +52,11 @@ def status(name: str, results: dict[str, Any]) -> str:
     twin = known.twin
     if twin is not None and twin.target in RULES:
         return f"direct: writes {twin.target}"
-    if passed or (not run and _traces(name)):
+    if passed:
         return "decomposed"
-    return f"refused: {_reasons(results).get(name, 'no rule and no decomposition')}" if run else "not tried"
+    if not run:
+        return "not tried: no sample reaches its decomposition" if _simpler(name) else "not tried"
+    return f"refused: {_reasons(results).get(name, 'no rule and no decomposition')}"
 
 
 @functools.cache
@@ -60,8 +66,8 @@ def _implementations() -> Any:
     return decompose._implementation
 
 
-def _traces(name: str) -> bool:
-    """Whether PyTorch has simpler operators for an overload that no sample reaches."""
+def _simpler(name: str) -> bool:
+    """Whether there are simpler operators for an overload."""
     return _implementations()(name) is not None
 
 

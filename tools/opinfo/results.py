@@ -18,7 +18,7 @@ Results = dict[str, Any]
 """{"entries": {variant: {entry: {dtype: {"passed": n, "refused": {reason: n}, ...}}}}, "overloads": {name: [run, passed]},
 "core": {name: how it is lowered}}"""
 
-BAD = ("wrong", "layout", "crashed")
+BAD = ("wrong", "crashed")
 
 
 def read_journal(path: Path) -> Iterator[tuple[Unit, list[Verdict]]]:
@@ -49,7 +49,7 @@ def summarise(found: Iterable[tuple[Unit, list[Verdict]]]) -> Results:
 
 def state(cells: dict[str, Any]) -> tuple[str, str]:
     """What became of an entry: "passed" when every sample did, else the worst kind, with its most frequent reason."""
-    for kind in (*BAD, "refused", "skipped"):
+    for kind in (*BAD, "layout", "refused", "skipped"):
         reasons: Counter[str] = Counter()
         for cell in cells.values():
             reasons.update(cell.get(kind, {}))
@@ -70,23 +70,23 @@ def figures(results: Results) -> tuple[str, bool]:
         samples = Counter({"passed": sum(c.get("passed", 0) for cells in entries.values() for c in cells.values())})
         for cells in entries.values():
             for cell in cells.values():
-                samples.update({kind: sum(cell.get(kind, {}).values()) for kind in (*BAD, "refused", "skipped")})
+                samples.update({kind: sum(cell.get(kind, {}).values()) for kind in (*BAD, "layout", "refused", "skipped")})
         bad = sum(counts[kind] for kind in BAD)
         good &= not bad
         judged = len(states) - counts["skipped"]
         share = f"{100 * counts['passed'] / judged:.1f} %" if judged else "-"
         lines.append(
             f"{variant}: {len(states)} entries, {counts['passed']} fully passing ({share} of {judged} judged), {bad} wrong "
-            f"({counts['layout']} of them in strides only, {counts['crashed']} crashed), {counts['refused']} with refusals, "
+            f"({counts['crashed']} of them crashed), {counts['layout']} with other strides, {counts['refused']} with refusals, "
             f"{counts['skipped']} skipped; samples: " + ", ".join(f"{n} {kind}" for kind, n in samples.items() if n)
         )
         reasons = Counter(reason for kind, reason in states.values() if kind in ("refused", "skipped"))
         lines += [f"    {n:4} {reason}" for reason, n in reasons.most_common()]
-        lines += [f"    {kind.upper()} {name}: {why}" for name, (kind, why) in states.items() if kind in BAD]
+        lines += [f"    {kind.upper()} {name}: {why}" for name, (kind, why) in states.items() if kind in (*BAD, "layout")]
     how = core(results)
     counts = Counter(entry.split(":")[0] for entry in how.values())
     lines.append(f"core ATen: {len(how)} overloads, " + ", ".join(f"{n} {kind}" for kind, n in counts.most_common()))
-    lines += [f"    {name}: {entry}" for name, entry in how.items() if entry.startswith("refused")]
+    lines += [f"    {name}: {entry}" for name, entry in how.items() if entry.startswith(("refused", "not"))]
     return "\n".join(lines), good
 
 
