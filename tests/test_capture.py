@@ -12,7 +12,8 @@ import torch
 import workloads
 from replay import replay, run
 
-from compiler.errors import CompileError, UnsupportedError
+from compiler import compile
+from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.frontend import import_program
 from compiler.frontend.capture import capture
 from compiler.frontend.pt2 import is_arithmetic
@@ -313,3 +314,50 @@ def test_files_that_are_something_else(tmp_path) -> None:
 )
 def test_grammar_of_expressions(text: str, allowed: bool) -> None:
     assert is_arithmetic(text) is allowed
+
+
+# -- tensors that the program holds ---------------------------------------------------------------
+
+
+def test_compiling_leaves_held_tensors_alone_and_a_call_writes_them_once() -> None:
+    class Held(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.step, self.rows, self.table = torch.zeros(2), [torch.zeros(2)], {"k": torch.zeros(2)}
+
+        def forward(self, x):
+            self.step += 1
+            self.rows[0].add_(self.step)
+            torch.add(self.table["k"], 1, out=self.table["k"])
+            return x + self.step
+
+    k = torch.zeros(2)
+
+    def closure(x):
+        k.add_(1)
+        half = k[1:]
+        half.mul_(2)
+        return x + k
+
+    model = Held()
+    held = [model.step, model.rows[0], model.table["k"]]
+    step, other = compile(model, (torch.zeros(2),)), compile(closure, (torch.zeros(2),))
+    assert not any(t.any() for t in (*held, k)), "compiling writes nothing"
+    for n in range(1, 3):
+        assert torch.equal(step(torch.zeros(2)), torch.full((2,), float(n)))
+        assert [t[0].item() for t in held] == [n, n * (n + 1) / 2, n]
+        assert torch.equal(other(torch.zeros(2)), k) and k[0] == n
+    assert k.tolist() == [2, 6]
+
+
+def test_a_value_of_a_held_tensor_is_not_baked_in() -> None:
+    k = torch.tensor(3)
+    with pytest.raises(UnsupportedError, match="from the data"):
+        capture(lambda x: x * k.item(), (torch.ones(2),))
+
+
+def test_a_held_tensor_keeps_its_shape() -> None:
+    k = torch.zeros(2, 3)
+    with pytest.raises(UnsupportedError, match="changes the shape"):
+        capture(lambda x: k.t_() + x, (torch.ones(3, 2),))
+    assert k.shape == (2, 3)

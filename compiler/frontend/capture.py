@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.lifting import Lifting
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.program import Leaf
@@ -134,6 +135,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if id(item.tensor) not in fakes:
             fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)
     outcome = _Outcome()
+    lifting = Lifting(mode, fakes)
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
         mode = get_proxy_mode()
@@ -143,7 +145,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
         with _Substituted(owner, state, tensors[: len(state)]) as held:
-            found, outcome.tree = pytree.tree_flatten(program(*call_args, **call_kwargs))
+            with lifting:
+                returned = program(*call_args, **call_kwargs)
+            found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):
