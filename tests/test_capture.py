@@ -361,3 +361,17 @@ def test_a_held_tensor_keeps_its_shape() -> None:
     with pytest.raises(UnsupportedError, match="changes the shape"):
         capture(lambda x: k.t_() + x, (torch.ones(3, 2),))
     assert k.shape == (2, 3)
+
+
+def test_the_value_of_a_held_tensor_is_read_at_each_call() -> None:
+    scale = torch.tensor(2.0)
+    step = compile(lambda x: (x * scale, scale), (torch.ones(2),))
+    scale.fill_(5)
+    scaled, same = step(torch.ones(2))
+    assert scaled.tolist() == [5, 5] and same is scale
+
+
+def test_an_argument_that_the_program_also_holds_is_refused() -> None:
+    held = torch.ones(2)
+    with pytest.raises(UnsupportedError, match="argument 'x' is also"):
+        capture(lambda x: x + held, (held,))

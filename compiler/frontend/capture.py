@@ -135,7 +135,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if id(item.tensor) not in fakes:
             fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)
     outcome = _Outcome()
-    lifting = Lifting(mode, fakes)
+    lifting = Lifting(mode)
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
         mode = get_proxy_mode()
@@ -145,7 +145,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
         with _Substituted(owner, state, tensors[: len(state)]) as held:
-            with lifting:
+            with lifting.over(inputs, tensors):
                 returned = program(*call_args, **call_kwargs)
             found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
@@ -173,7 +173,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     in_leaves = tuple(Leaf(numbers[id(i)]) if i.tensor is not None else Leaf(constant=i.constant) for i in user)
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
     return Captured(
-        graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training
+        graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
+        held=tuple(lifting.lifted),
     )  # fmt: skip
 
 

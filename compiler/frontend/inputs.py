@@ -36,6 +36,7 @@ class Captured:
         rebound: module attributes bound to a new tensor: name -> leaf of the graph's output.
         updates: writes left to the caller, by placeholder: (placeholder, leaf of the graph's output).
         training: training flags by module name.
+        held: tensors in the graph that live outside of it: their values may change between calls.
     """
 
     graph: fx.GraphModule
@@ -48,6 +49,7 @@ class Captured:
     rebound: dict[str, int] = field(default_factory=dict)
     updates: tuple[tuple[int, int], ...] = ()
     training: dict[str, bool] = field(default_factory=dict)
+    held: tuple[torch.Tensor, ...] = ()
 
 
 def unique(name: str, taken: set[str]) -> str:

@@ -6,7 +6,7 @@ real while tracing; here they are recorded like all others, and the tensors stay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,20 +17,29 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.inputs import Input
 
 _FRESH = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift.default})
 """How a tensor made from Python numbers enters a trace: it is the program's own, and new at every call."""
 
 
 class Lifting(TorchDispatchMode):
-    """Puts fakes in the place of real tensors; `lifted` are those met, apart from the inputs in `fakes`."""
+    """Puts fakes in the place of real tensors; `lifted` are those met that are not the program's state already."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, mode: FakeTensorMode, fakes: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()
-        self._mode, self._fakes = mode, dict(fakes)
+        self._mode = mode
+        self._fakes: dict[int, torch.Tensor] = {}
+        self._inputs: dict[int, str] = {}
         self.lifted: list[torch.Tensor] = []
+
+    def over(self, inputs: Sequence[Input], fakes: Sequence[torch.Tensor]) -> Lifting:
+        """Lifting in a call whose inputs have these fakes."""
+        self._fakes = {id(item.tensor): fake for item, fake in zip(inputs, fakes, strict=True)}
+        self._inputs = {id(item.tensor): item.name for item in inputs if item.kind == "input"}
+        return self
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -46,6 +55,11 @@ class Lifting(TorchDispatchMode):
     def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _is_real(tensor):
             return tensor
+        if id(tensor) in self._inputs:
+            raise UnsupportedError(
+                f"the argument {self._inputs[id(tensor)]!r} is also a tensor that the program holds by itself",
+                hint="use it as an argument only, or compile with another tensor in that place",
+            )
         if (known := self._fakes.get(id(tensor))) is not None:
             return known
         if tensor.layout != torch.strided or tensor.device.type == "meta":
