@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
-from compiler.frontend.lifting import Lifting
+from compiler.frontend.lifting import Lifting, held
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.program import Leaf
@@ -135,17 +135,17 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if id(item.tensor) not in fakes:
             fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)
     outcome = _Outcome()
-    lifting = Lifting(mode)
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        mode = get_proxy_mode()
-        if mode is not None:  # by itself the tracer keeps frames of functions called `forward` only
-            mode.tracer._filter_traceback_frames = keep_user_frames
+        proxies = get_proxy_mode()
+        assert proxies is not None
+        # By itself the tracer keeps frames of functions called `forward` only.
+        proxies.tracer._filter_traceback_frames = keep_user_frames  # type: ignore[union-attr]
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
-        with _Substituted(owner, state, tensors[: len(state)]) as held:
-            with lifting.over(inputs, tensors):
+        with _Substituted(owner, state, tensors[: len(state)]) as substituted:
+            with Lifting(proxies, inputs, tensors):
                 returned = program(*call_args, **call_kwargs)
             found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
@@ -155,7 +155,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                     results.append(value)
                 else:
                     outcome.leaves.append(Leaf(constant=value))
-            for name, value in held.rebound().items():
+            for name, value in substituted.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
         return results
@@ -174,7 +174,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
     return Captured(
         graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
-        held=tuple(lifting.lifted),
+        held=held(graph),
     )  # fmt: skip
 
 
