@@ -375,3 +375,126 @@ def test_an_argument_that_the_program_also_holds_is_refused() -> None:
     held = torch.ones(2)
     with pytest.raises(UnsupportedError, match="argument 'x' is also"):
         capture(lambda x: x + held, (held,))
+
+
+# -- the Python state around a call ---------------------------------------------------------------
+
+
+class Shared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False)
+        self.b.weight = self.a.weight
+        self.c = self.b
+
+    def forward(self, x):
+        return self.c(self.b(self.a(x)))
+
+
+def test_names_of_one_tensor_stay_tied() -> None:
+    model, x = Shared(), torch.ones(2, 3)
+    with torch.no_grad():
+        step = compile(model, (x,))
+        torch.testing.assert_close(step(x), model(x))
+        model.b.weight = torch.nn.Parameter(torch.zeros(3, 3))
+        with pytest.raises(GuardError, match=r"'a.weight' and 'b.weight'"):
+            step(x)
+        with pytest.raises(GuardError, match=r"'a.weight' and 'b.weight'"):
+            compile(Shared(), (x,)).bind(model)
+        bound = Shared()
+        torch.testing.assert_close(compile(Shared(), (x,)).bind(bound.state_dict())(x), bound(x))
+        swapped = Shared()
+        step = compile(swapped, (x,))
+        swapped.c = torch.nn.Linear(3, 3, bias=False)
+        with pytest.raises(GuardError, match=r"'a.weight' and 'c.weight'"):
+            step(x)
+
+
+def test_rebinding_one_of_two_names_is_refused() -> None:
+    class Rebinds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.register_buffer("b", self.a)
+
+        def forward(self, x):
+            self.a = self.a + x
+            return self.b
+
+    with pytest.raises(UnsupportedError, match="a, b are one tensor"):
+        capture(Rebinds(), (torch.ones(2),))
+
+
+class Stateful(torch.nn.Module):
+    def __init__(self, change):
+        super().__init__()
+        self.late, self.count, self.rows, self.table = None, 0, [], {}
+        self.register_buffer("empty", None)
+        self.inner = torch.nn.Linear(2, 2)
+        self.change = [change]
+
+    def forward(self, x):
+        self.change[0](self)
+        return self.inner(x)
+
+
+def setting(name, value):
+    return lambda module: setattr(module, name, value())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (setting("late", lambda: torch.zeros(2)), "late: the call creates state"),
+        (setting("new", lambda: torch.zeros(2)), "new: the call creates state"),
+        (setting("empty", lambda: torch.zeros(2)), "empty: the call creates state"),
+        (lambda m: m.inner.register_buffer("new", torch.zeros(2)), "inner.new: the call creates state"),
+        (lambda m: m._buffers.update(new=torch.zeros(2)), "new: the call creates state"),
+        (lambda m: m.rows.append(torch.zeros(2)), "rows: the call creates state"),
+        (lambda m: m.table.update(k=torch.zeros(2)), "table: the call creates state"),
+        (lambda m: m.table.update(k=1), "changes the dict table"),
+        (lambda m: setattr(m, "count", m.count + 1), "changes the attribute count, a int"),
+        (lambda m: m.inner.eval(), "inner.training"),
+    ],
+)
+def test_a_call_that_changes_python_state_is_refused_and_undone(change, message: str) -> None:
+    model = Stateful(change)
+    before = [(m, dict(m.__dict__), dict(m._buffers), dict(m._parameters)) for m in model.modules()]
+    with pytest.raises(UnsupportedError, match=message):
+        capture(model, (torch.ones(1, 2),))
+    assert before == [(m, m.__dict__, m._buffers, m._parameters) for m in model.modules()]
+    assert model.rows == [] and model.table == {}
+
+
+def test_what_a_call_read_from_python_state_is_guarded() -> None:
+    class Reads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.row, self.rows = 2, torch.ones(2), [torch.ones(2)]
+
+        def forward(self, x):
+            return x * self.scale + self.row + self.rows[0]
+
+    k = torch.ones(2)
+
+    def closure(x):
+        return x + k
+
+    x = torch.ones(2)
+    model = Reads()
+    step, other = compile(model, (x,)), compile(closure, (x,))
+    assert step(x).tolist() == [4, 4] and other(x).tolist() == [2, 2]
+    for name, value in (("scale", 3), ("scale", 2.0), ("row", torch.zeros(2)), ("rows", [torch.ones(2)])):
+        before = getattr(model, name)
+        setattr(model, name, value)
+        with pytest.raises(GuardError, match=name):
+            step(x)
+        setattr(model, name, before)
+    before, model.rows[0] = model.rows[0], torch.zeros(2)
+    with pytest.raises(GuardError, match=r"rows\[0\]"):
+        step(x)
+    model.rows[0] = before
+    assert step(x).tolist() == [4, 4]
+    k = torch.zeros(2)
+    with pytest.raises(GuardError, match="k is another"):
+        other(x)

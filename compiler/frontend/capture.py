@@ -23,10 +23,11 @@ from torch.utils import _pytree as pytree
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
-from compiler.frontend.lifting import Lifting, held
+from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
-from compiler.program import Leaf
+from compiler.frontend.surroundings import Attributes, links, plain_values
+from compiler.program import Assumptions, Leaf
 
 
 def capture(
@@ -172,9 +173,12 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     numbers = {id(item): i for i, item in enumerate(inputs)}
     in_leaves = tuple(Leaf(numbers[id(i)]) if i.tensor is not None else Leaf(constant=i.constant) for i in user)
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
+    found = held_tensors(graph)
+    ties = tuple(tuple(slot.names) for slot in state if len(slot.names) > 1)
+    assumed = Assumptions(ties, plain_values(owner), links(program, found))
     return Captured(
         graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
-        held=held(graph),
+        held=found, assumed=assumed,
     )  # fmt: skip
 
 
@@ -218,7 +222,7 @@ class _Slot:
 def _state(owner: torch.nn.Module) -> Iterator[_Slot]:
     """Parameters and buffers; tied names are one slot."""
     found: dict[int, _Slot] = {}
-    for prefix, module in owner.named_modules():
+    for prefix, module in owner.named_modules(remove_duplicate=False):
         groups: tuple[tuple[Literal["parameter", "buffer"], dict[str, Any]], ...] = (
             ("parameter", module._parameters), ("buffer", module._buffers),
         )  # fmt: skip
@@ -235,12 +239,10 @@ class _Substituted:
     """The module with its tensors replaced for one traced call; on exit it is as it was."""
 
     def __init__(self, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]) -> None:
-        self._owner, self._state, self._tensors = owner, state, tensors
-        self._attributes: list[tuple[str, torch.nn.Module, dict[str, Any]]] = []
+        self._state, self._tensors = state, tensors
+        self._attributes = Attributes(owner)
 
     def __enter__(self) -> _Substituted:
-        if self._owner is not None:
-            self._attributes = [(name, m, dict(m.__dict__)) for name, m in self._owner.named_modules()]
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for held, name in slot.places:
                 held[name] = tensor
@@ -248,6 +250,7 @@ class _Substituted:
 
     def rebound(self) -> dict[str, torch.Tensor]:
         """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
+        self._attributes.check()
         found: dict[str, torch.Tensor] = {}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):
@@ -256,21 +259,14 @@ class _Substituted:
                     continue
                 if not isinstance(now, torch.Tensor):
                     raise UnsupportedError(f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor")
-                found[qualified] = now
-        for prefix, module, before in self._attributes:
-            for name, value in module.__dict__.items():
-                if isinstance(value, torch.Tensor) and before.get(name) is not value:
+                if len({(id(place), key) for place, key in slot.places}) > 1:
                     raise UnsupportedError(
-                        f"the call binds the plain attribute {prefix + '.' if prefix else ''}{name} to a new tensor",
-                        hint="register it as a buffer, or write into it with copy_",
+                        f"the call binds {qualified} to a new tensor, and {', '.join(slot.names)} are one tensor",
+                        hint="write into it with copy_, or untie them",
                     )
+                found[qualified] = now
+                break  # further names are the same place
         return found
 
     def __exit__(self, *error: object) -> None:
-        for slot in self._state:
-            for held, name in slot.places:
-                held[name] = slot.tensor
-        for _prefix, module, before in self._attributes:
-            for name in set(module.__dict__) - set(before):
-                del module.__dict__[name]
-            module.__dict__.update(before)
+        self._attributes.restore()

@@ -174,6 +174,7 @@ class Importer:
             owner=captured.owner,
             rebound=self._rebound,
             training=dict(captured.training),
+            assumed=captured.assumed,
             symbolic=self.symbols,
         )
 

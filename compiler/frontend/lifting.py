@@ -74,7 +74,7 @@ class Lifting:
         return fake
 
 
-def held(graph: fx.GraphModule) -> tuple[torch.Tensor, ...]:
+def held_tensors(graph: fx.GraphModule) -> tuple[torch.Tensor, ...]:
     """The tensors in a traced graph that live outside of it: all but those made from Python numbers."""
     found = {
         id(tensor): tensor
