@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import io
 import json
 import zipfile
 
+import numpy as np
 import pytest
 import torch
 import workloads
@@ -498,3 +500,47 @@ def test_what_a_call_read_from_python_state_is_guarded() -> None:
     k = torch.zeros(2)
     with pytest.raises(GuardError, match="k is another"):
         other(x)
+
+
+@dataclasses.dataclass
+class Pair:
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+@pytest.mark.parametrize("value", [Pair(torch.ones(2), torch.ones(2)), np.ones(2, np.float32), object()])
+def test_objects_are_no_arguments_and_no_results(value) -> None:
+    with pytest.raises(CompileError, match=r"argument y is a .*\n.*register"):
+        capture(lambda x, y: x, (torch.ones(2), value))
+    with pytest.raises(UnsupportedError, match="returns a"):
+        capture(lambda x: (x, value), (torch.ones(2),))
+
+
+def test_a_generator_is_no_result() -> None:
+    with pytest.raises(UnsupportedError, match="returns a generator"):
+        capture(lambda x: (x + n for n in range(2)), (torch.ones(2),))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda d: d.update(a=d["a"] + 1), lambda d: d.pop("a"), lambda d: d["rows"].append(d["a"] * 2)]
+)
+def test_changing_a_given_container_is_refused(change) -> None:
+    given = {"a": torch.ones(2), "rows": [torch.ones(2)]}
+    with pytest.raises(UnsupportedError, match="list or dict that it is given"):
+        capture(lambda d: (change(d), d["rows"][0])[1], (given,))
+    assert list(given) == ["a", "rows"] and len(given["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((torch.ones(3),), r"float32 \(2,\), example_inputs has torch.float32 \(3,\)"),
+        ((torch.ones(2, dtype=torch.float64),), "example_inputs has torch.float64"),
+        ((torch.ones(2), torch.ones(2)), "another structure"),
+        (torch.ones(2), "as a tuple"),
+        ((1,), "example_inputs has a int"),
+    ],
+)
+def test_an_exported_program_with_other_example_inputs_is_refused(args, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(exported(Add(), (torch.ones(2),)), args)

@@ -26,7 +26,7 @@ from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
-from compiler.frontend.surroundings import Attributes, links, plain_values
+from compiler.frontend.surroundings import Attributes, is_constant, links, plain_values
 from compiler.program import Assumptions, Leaf
 
 
@@ -46,7 +46,7 @@ def capture(
     if isinstance(program, (str, os.PathLike)):
         program = load_exported(program, trust=trust)
     if isinstance(program, ExportedProgram):
-        return capture_exported(program)
+        return capture_exported(program, example_inputs, kwargs)
     if isinstance(program, fx.GraphModule):
         return _graph_module(program, example_inputs)
     if not callable(program):
@@ -123,6 +123,12 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     for path, value in paths:
         name = unique(_input_name(program, path), taken)
         tensor = value if isinstance(value, torch.Tensor) else None
+        if tensor is None and not is_constant(value):
+            raise CompileError(
+                f"the argument {name} is a {type(value).__qualname__}, whose inside cannot be seen",
+                hint="pass tensors, numbers and strings, in lists, dicts and tuples, or register the type with "
+                "torch.utils._pytree.register_pytree_node or register_dataclass",
+            )
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
     # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
@@ -148,14 +154,24 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with _Substituted(owner, state, tensors[: len(state)]) as substituted:
             with Lifting(proxies, inputs, tensors):
                 returned = program(*call_args, **call_kwargs)
+            after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
+            if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
+                raise UnsupportedError(
+                    "the call changes a list or dict that it is given", hint="return the new one, or write into its tensors"
+                )
             found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):
                     outcome.leaves.append(Leaf(len(results)))
                     results.append(value)
-                else:
+                elif is_constant(value):
                     outcome.leaves.append(Leaf(constant=value))
+                else:
+                    raise UnsupportedError(
+                        f"the call returns a {type(value).__qualname__}",
+                        hint="return tensors, numbers and strings, in lists, dicts and tuples",
+                    )
             for name, value in substituted.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)

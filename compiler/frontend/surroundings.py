@@ -7,9 +7,11 @@ noted, to be checked at each call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -17,6 +19,10 @@ from compiler.errors import UnsupportedError
 from compiler.program import Link
 
 _SCALARS = (int, float, bool, str, type(None))
+_CONSTANTS = (
+    *_SCALARS, complex, bytes, range, slice, Enum, np.generic, torch.dtype, torch.device, torch.layout,
+    torch.memory_format, torch.Size, type, FunctionType, BuiltinFunctionType,
+)  # fmt: skip
 _OWN = frozenset(torch.nn.Module().__dict__)
 """Attributes that every module has: hooks, flags, and the dictionaries of its state."""
 
@@ -105,6 +111,11 @@ def _same_items(one: Any, other: Any) -> bool:
 
 def _name(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
+
+
+def is_constant(value: object) -> bool:
+    """Whether a leaf of arguments or results is a value that never changes, and is known by itself."""
+    return isinstance(value, _CONSTANTS) or value is Ellipsis
 
 
 def plain_values(owner: torch.nn.Module | None) -> dict[str, dict[str, object]]:
