@@ -104,6 +104,7 @@ def compile_program(
         state=imported.state,
         owner=imported.owner,
         training=imported.training,
+        assumed=imported.assumed,
         stages=_stage_texts(captured, imported.module, donate),
         options=compile_options(**xla_flags) if xla_flags else None,
         files=files,

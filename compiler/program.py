@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +32,30 @@ class Argument:
     kind: Literal["input", "parameter", "buffer", "constant", "generator"]
 
 
+class Link(NamedTuple):
+    """A place on the way to a tensor that the program holds, and what was there at capture: `holder[key]` or a cell."""
+
+    name: str
+    holder: Any
+    key: Any
+    value: object
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a captured program takes for granted about the Python state around it.
+
+    Attributes:
+        ties: names of the module's state that are one tensor.
+        values: plain Python values in the attributes of every submodule, by its name.
+        links: where the program's held tensors were found.
+    """
+
+    ties: tuple[tuple[str, ...], ...] = ()
+    values: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+
+
 @dataclass
 class Program:
     """An imported program.
@@ -44,6 +69,7 @@ class Program:
         owner: the nn.Module whose tensors are looked up by name at each call, or None.
         rebound: module attributes that the program binds to a new tensor: name -> result of the IR function.
         training: training flag of every submodule at capture, by qualified name.
+        assumed: what is checked about the Python state around the program at each call.
         symbolic: names of the dynamic dimensions, empty for a static program.
     """
 
@@ -57,4 +83,5 @@ class Program:
     owner: torch.nn.Module | None = None
     rebound: dict[str, int] = field(default_factory=dict)
     training: dict[str, bool] = field(default_factory=dict)
+    assumed: Assumptions = field(default_factory=Assumptions)
     symbolic: tuple[str, ...] = ()

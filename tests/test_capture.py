@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import io
 import json
 import zipfile
 
+import numpy as np
 import pytest
 import torch
 import workloads
 from replay import replay, run
 
-from compiler.errors import CompileError, UnsupportedError
+from compiler import compile
+from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.frontend import import_program
 from compiler.frontend.capture import capture
 from compiler.frontend.pt2 import is_arithmetic
@@ -313,3 +316,231 @@ def test_files_that_are_something_else(tmp_path) -> None:
 )
 def test_grammar_of_expressions(text: str, allowed: bool) -> None:
     assert is_arithmetic(text) is allowed
+
+
+# -- tensors that the program holds ---------------------------------------------------------------
+
+
+def test_compiling_leaves_held_tensors_alone_and_a_call_writes_them_once() -> None:
+    class Held(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.step, self.rows, self.table = torch.zeros(2), [torch.zeros(2)], {"k": torch.zeros(2)}
+
+        def forward(self, x):
+            self.step += 1
+            self.rows[0].add_(self.step)
+            torch.add(self.table["k"], 1, out=self.table["k"])
+            return x + self.step
+
+    k = torch.zeros(2)
+
+    def closure(x):
+        k.add_(1)
+        half = k[1:]
+        half.mul_(2)
+        return x + k
+
+    model = Held()
+    held = [model.step, model.rows[0], model.table["k"]]
+    step, other = compile(model, (torch.zeros(2),)), compile(closure, (torch.zeros(2),))
+    assert not any(t.any() for t in (*held, k)), "compiling writes nothing"
+    for n in range(1, 3):
+        assert torch.equal(step(torch.zeros(2)), torch.full((2,), float(n)))
+        assert [t[0].item() for t in held] == [n, n * (n + 1) / 2, n]
+        assert torch.equal(other(torch.zeros(2)), k) and k[0] == n
+    assert k.tolist() == [2, 6]
+
+
+def test_a_value_of_a_held_tensor_is_not_baked_in() -> None:
+    k = torch.tensor(3)
+    with pytest.raises(UnsupportedError, match="from the data"):
+        capture(lambda x: x * k.item(), (torch.ones(2),))
+
+
+def test_a_held_tensor_keeps_its_shape() -> None:
+    k = torch.zeros(2, 3)
+    with pytest.raises(UnsupportedError, match="changes the shape"):
+        capture(lambda x: k.t_() + x, (torch.ones(3, 2),))
+    assert k.shape == (2, 3)
+
+
+def test_the_value_of_a_held_tensor_is_read_at_each_call() -> None:
+    scale = torch.tensor(2.0)
+    step = compile(lambda x: (x * scale, scale), (torch.ones(2),))
+    scale.fill_(5)
+    scaled, same = step(torch.ones(2))
+    assert scaled.tolist() == [5, 5] and same is scale
+
+
+def test_an_argument_that_the_program_also_holds_is_refused() -> None:
+    held = torch.ones(2)
+    with pytest.raises(UnsupportedError, match="argument 'x' is also"):
+        capture(lambda x: x + held, (held,))
+
+
+# -- the Python state around a call ---------------------------------------------------------------
+
+
+class Shared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False)
+        self.b.weight = self.a.weight
+        self.c = self.b
+
+    def forward(self, x):
+        return self.c(self.b(self.a(x)))
+
+
+def test_names_of_one_tensor_stay_tied() -> None:
+    model, x = Shared(), torch.ones(2, 3)
+    with torch.no_grad():
+        step = compile(model, (x,))
+        torch.testing.assert_close(step(x), model(x))
+        model.b.weight = torch.nn.Parameter(torch.zeros(3, 3))
+        with pytest.raises(GuardError, match=r"'a.weight' and 'b.weight'"):
+            step(x)
+        with pytest.raises(GuardError, match=r"'a.weight' and 'b.weight'"):
+            compile(Shared(), (x,)).bind(model)
+        bound = Shared()
+        torch.testing.assert_close(compile(Shared(), (x,)).bind(bound.state_dict())(x), bound(x))
+        swapped = Shared()
+        step = compile(swapped, (x,))
+        swapped.c = torch.nn.Linear(3, 3, bias=False)
+        with pytest.raises(GuardError, match=r"'a.weight' and 'c.weight'"):
+            step(x)
+
+
+def test_rebinding_one_of_two_names_is_refused() -> None:
+    class Rebinds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.register_buffer("b", self.a)
+
+        def forward(self, x):
+            self.a = self.a + x
+            return self.b
+
+    with pytest.raises(UnsupportedError, match="a, b are one tensor"):
+        capture(Rebinds(), (torch.ones(2),))
+
+
+class Stateful(torch.nn.Module):
+    def __init__(self, change):
+        super().__init__()
+        self.late, self.count, self.rows, self.table = None, 0, [], {}
+        self.register_buffer("empty", None)
+        self.inner = torch.nn.Linear(2, 2)
+        self.change = [change]
+
+    def forward(self, x):
+        self.change[0](self)
+        return self.inner(x)
+
+
+def setting(name, value):
+    return lambda module: setattr(module, name, value())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (setting("late", lambda: torch.zeros(2)), "late: the call creates state"),
+        (setting("new", lambda: torch.zeros(2)), "new: the call creates state"),
+        (setting("empty", lambda: torch.zeros(2)), "empty: the call creates state"),
+        (lambda m: m.inner.register_buffer("new", torch.zeros(2)), "inner.new: the call creates state"),
+        (lambda m: m._buffers.update(new=torch.zeros(2)), "new: the call creates state"),
+        (lambda m: m.rows.append(torch.zeros(2)), "rows: the call creates state"),
+        (lambda m: m.table.update(k=torch.zeros(2)), "table: the call creates state"),
+        (lambda m: m.table.update(k=1), "changes the dict table"),
+        (lambda m: setattr(m, "count", m.count + 1), "changes the attribute count, a int"),
+        (lambda m: m.inner.eval(), "inner.training"),
+    ],
+)
+def test_a_call_that_changes_python_state_is_refused_and_undone(change, message: str) -> None:
+    model = Stateful(change)
+    before = [(m, dict(m.__dict__), dict(m._buffers), dict(m._parameters)) for m in model.modules()]
+    with pytest.raises(UnsupportedError, match=message):
+        capture(model, (torch.ones(1, 2),))
+    assert before == [(m, m.__dict__, m._buffers, m._parameters) for m in model.modules()]
+    assert model.rows == [] and model.table == {}
+
+
+def test_what_a_call_read_from_python_state_is_guarded() -> None:
+    class Reads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.row, self.rows = 2, torch.ones(2), [torch.ones(2)]
+
+        def forward(self, x):
+            return x * self.scale + self.row + self.rows[0]
+
+    k = torch.ones(2)
+
+    def closure(x):
+        return x + k
+
+    x = torch.ones(2)
+    model = Reads()
+    step, other = compile(model, (x,)), compile(closure, (x,))
+    assert step(x).tolist() == [4, 4] and other(x).tolist() == [2, 2]
+    for name, value in (("scale", 3), ("scale", 2.0), ("row", torch.zeros(2)), ("rows", [torch.ones(2)])):
+        before = getattr(model, name)
+        setattr(model, name, value)
+        with pytest.raises(GuardError, match=name):
+            step(x)
+        setattr(model, name, before)
+    before, model.rows[0] = model.rows[0], torch.zeros(2)
+    with pytest.raises(GuardError, match=r"rows\[0\]"):
+        step(x)
+    model.rows[0] = before
+    assert step(x).tolist() == [4, 4]
+    k = torch.zeros(2)
+    with pytest.raises(GuardError, match="k is another"):
+        other(x)
+
+
+@dataclasses.dataclass
+class Pair:
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+@pytest.mark.parametrize("value", [Pair(torch.ones(2), torch.ones(2)), np.ones(2, np.float32), object()])
+def test_objects_are_no_arguments_and_no_results(value) -> None:
+    with pytest.raises(CompileError, match=r"argument y is a .*\n.*register"):
+        capture(lambda x, y: x, (torch.ones(2), value))
+    with pytest.raises(UnsupportedError, match="returns a"):
+        capture(lambda x: (x, value), (torch.ones(2),))
+
+
+def test_a_generator_is_no_result() -> None:
+    with pytest.raises(UnsupportedError, match="returns a generator"):
+        capture(lambda x: (x + n for n in range(2)), (torch.ones(2),))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda d: d.update(a=d["a"] + 1), lambda d: d.pop("a"), lambda d: d["rows"].append(d["a"] * 2)]
+)
+def test_changing_a_given_container_is_refused(change) -> None:
+    given = {"a": torch.ones(2), "rows": [torch.ones(2)]}
+    with pytest.raises(UnsupportedError, match="list or dict that it is given"):
+        capture(lambda d: (change(d), d["rows"][0])[1], (given,))
+    assert list(given) == ["a", "rows"] and len(given["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((torch.ones(3),), r"float32 \(2,\), example_inputs has torch.float32 \(3,\)"),
+        ((torch.ones(2, dtype=torch.float64),), "example_inputs has torch.float64"),
+        ((torch.ones(2), torch.ones(2)), "another structure"),
+        (torch.ones(2), "as a tuple"),
+        ((1,), "example_inputs has a int"),
+    ],
+)
+def test_an_exported_program_with_other_example_inputs_is_refused(args, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(exported(Add(), (torch.ones(2),)), args)

@@ -23,9 +23,11 @@ from torch.utils import _pytree as pytree
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
-from compiler.program import Leaf
+from compiler.frontend.surroundings import Attributes, is_constant, links, plain_values
+from compiler.program import Assumptions, Leaf
 
 
 def capture(
@@ -44,7 +46,7 @@ def capture(
     if isinstance(program, (str, os.PathLike)):
         program = load_exported(program, trust=trust)
     if isinstance(program, ExportedProgram):
-        return capture_exported(program)
+        return capture_exported(program, example_inputs, kwargs)
     if isinstance(program, fx.GraphModule):
         return _graph_module(program, example_inputs)
     if not callable(program):
@@ -121,6 +123,12 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     for path, value in paths:
         name = unique(_input_name(program, path), taken)
         tensor = value if isinstance(value, torch.Tensor) else None
+        if tensor is None and not is_constant(value):
+            raise CompileError(
+                f"the argument {name} is a {type(value).__qualname__}, whose inside cannot be seen",
+                hint="pass tensors, numbers and strings, in lists, dicts and tuples, or register the type with "
+                "torch.utils._pytree.register_pytree_node or register_dataclass",
+            )
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
     # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
@@ -136,22 +144,35 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     outcome = _Outcome()
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        mode = get_proxy_mode()
-        if mode is not None:  # by itself the tracer keeps frames of functions called `forward` only
-            mode.tracer._filter_traceback_frames = keep_user_frames
+        proxies = get_proxy_mode()
+        assert proxies is not None
+        # By itself the tracer keeps frames of functions called `forward` only.
+        proxies.tracer._filter_traceback_frames = keep_user_frames  # type: ignore[union-attr]
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
-        with _Substituted(owner, state, tensors[: len(state)]) as held:
-            found, outcome.tree = pytree.tree_flatten(program(*call_args, **call_kwargs))
+        with _Substituted(owner, state, tensors[: len(state)]) as substituted:
+            with Lifting(proxies, inputs, tensors):
+                returned = program(*call_args, **call_kwargs)
+            after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
+            if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
+                raise UnsupportedError(
+                    "the call changes a list or dict that it is given", hint="return the new one, or write into its tensors"
+                )
+            found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):
                     outcome.leaves.append(Leaf(len(results)))
                     results.append(value)
-                else:
+                elif is_constant(value):
                     outcome.leaves.append(Leaf(constant=value))
-            for name, value in held.rebound().items():
+                else:
+                    raise UnsupportedError(
+                        f"the call returns a {type(value).__qualname__}",
+                        hint="return tensors, numbers and strings, in lists, dicts and tuples",
+                    )
+            for name, value in substituted.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
         return results
@@ -168,8 +189,12 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     numbers = {id(item): i for i, item in enumerate(inputs)}
     in_leaves = tuple(Leaf(numbers[id(i)]) if i.tensor is not None else Leaf(constant=i.constant) for i in user)
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
+    found = held_tensors(graph)
+    ties = tuple(tuple(slot.names) for slot in state if len(slot.names) > 1)
+    assumed = Assumptions(ties, plain_values(owner), links(program, found))
     return Captured(
-        graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training
+        graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
+        held=found, assumed=assumed,
     )  # fmt: skip
 
 
@@ -213,7 +238,7 @@ class _Slot:
 def _state(owner: torch.nn.Module) -> Iterator[_Slot]:
     """Parameters and buffers; tied names are one slot."""
     found: dict[int, _Slot] = {}
-    for prefix, module in owner.named_modules():
+    for prefix, module in owner.named_modules(remove_duplicate=False):
         groups: tuple[tuple[Literal["parameter", "buffer"], dict[str, Any]], ...] = (
             ("parameter", module._parameters), ("buffer", module._buffers),
         )  # fmt: skip
@@ -230,12 +255,10 @@ class _Substituted:
     """The module with its tensors replaced for one traced call; on exit it is as it was."""
 
     def __init__(self, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]) -> None:
-        self._owner, self._state, self._tensors = owner, state, tensors
-        self._attributes: list[tuple[str, torch.nn.Module, dict[str, Any]]] = []
+        self._state, self._tensors = state, tensors
+        self._attributes = Attributes(owner)
 
     def __enter__(self) -> _Substituted:
-        if self._owner is not None:
-            self._attributes = [(name, m, dict(m.__dict__)) for name, m in self._owner.named_modules()]
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for held, name in slot.places:
                 held[name] = tensor
@@ -243,6 +266,7 @@ class _Substituted:
 
     def rebound(self) -> dict[str, torch.Tensor]:
         """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
+        self._attributes.check()
         found: dict[str, torch.Tensor] = {}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):
@@ -251,21 +275,14 @@ class _Substituted:
                     continue
                 if not isinstance(now, torch.Tensor):
                     raise UnsupportedError(f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor")
-                found[qualified] = now
-        for prefix, module, before in self._attributes:
-            for name, value in module.__dict__.items():
-                if isinstance(value, torch.Tensor) and before.get(name) is not value:
+                if len({(id(place), key) for place, key in slot.places}) > 1:
                     raise UnsupportedError(
-                        f"the call binds the plain attribute {prefix + '.' if prefix else ''}{name} to a new tensor",
-                        hint="register it as a buffer, or write into it with copy_",
+                        f"the call binds {qualified} to a new tensor, and {', '.join(slot.names)} are one tensor",
+                        hint="write into it with copy_, or untie them",
                     )
+                found[qualified] = now
+                break  # further names are the same place
         return found
 
     def __exit__(self, *error: object) -> None:
-        for slot in self._state:
-            for held, name in slot.places:
-                held[name] = slot.tensor
-        for _prefix, module, before in self._attributes:
-            for name in set(module.__dict__) - set(before):
-                del module.__dict__[name]
-            module.__dict__.update(before)
+        self._attributes.restore()

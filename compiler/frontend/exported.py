@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind
 from torch.utils import _pytree as pytree
 
-from compiler.errors import UnsupportedError
+from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.forms import is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.program import Leaf
@@ -18,8 +19,15 @@ _KINDS = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer", InputKin
 _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
-def capture_exported(program: ExportedProgram) -> Captured:
-    """The graph of an exported program with its real tensors, sharing kept."""
+def capture_exported(
+    program: ExportedProgram, example_inputs: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+) -> Captured:
+    """The graph of an exported program with its real tensors, sharing kept.
+
+    It is compiled for the inputs it was exported for; CompileError if other ones are given.
+    """
+    if example_inputs is not None:
+        _check_examples(program, example_inputs, kwargs)
     graph = program.graph_module
     signature = program.graph_signature
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
@@ -54,6 +62,44 @@ def capture_exported(program: ExportedProgram) -> Captured:
         else:
             outputs.append(Leaf(index))
     return Captured(graph, tuple(inputs), in_spec, tuple(leaves), out_spec, tuple(outputs), updates=tuple(updates))
+
+
+def _check_examples(program: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
+    hint = "give no example_inputs, or export the program for these"
+    if isinstance(args, torch.Tensor):
+        raise CompileError("example inputs are one tensor", hint="give the positional arguments as a tuple")
+    in_spec = program.call_spec.in_spec
+    assert in_spec is not None
+    positional = in_spec.children()[0]
+    found, tree = pytree.tree_flatten(tuple(args))
+    if tree != positional:
+        raise CompileError(f"the program was exported for {positional.num_leaves} positional tensors and values in another "
+                           f"structure than the {len(found)} of example_inputs", hint=hint)  # fmt: skip
+    if kwargs is not None:
+        more, tree = pytree.tree_flatten(dict(kwargs))
+        if tree != in_spec.children()[1]:
+            raise CompileError("the program was exported for other keyword arguments", hint=hint)
+        found += more
+    nodes = {n.name: n.meta.get("val") for n in program.graph_module.graph.nodes if n.op == "placeholder"}
+    specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    for spec, value in zip(specs, found, strict=False):
+        if isinstance(spec.arg, ConstantArgument):
+            want, same = repr(spec.arg.value), type(value) is type(spec.arg.value) and value == spec.arg.value
+            got = f"a {type(value).__name__}" if isinstance(value, torch.Tensor) else repr(value)
+        else:
+            meta = nodes[spec.arg.name]
+            if not isinstance(meta, torch.Tensor):
+                continue
+            want, got = f"{meta.dtype} {tuple(meta.shape)}", f"a {type(value).__name__}"
+            same = False
+            if isinstance(value, torch.Tensor):
+                got = f"{value.dtype} {tuple(value.shape)}"
+                same = value.dtype is meta.dtype and value.dim() == meta.dim() and all(
+                    not isinstance(size, int) or size == given
+                    for size, given in zip(meta.shape, value.shape, strict=True)
+                )  # fmt: skip
+        if not same:
+            raise CompileError(f"input {spec.arg.name} of the exported program is {want}, example_inputs has {got}", hint=hint)
 
 
 def _held(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:

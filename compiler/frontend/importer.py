@@ -98,8 +98,10 @@ class Importer:
         placements = place(order, self.forms)
         members = Counter(id(p.root) for p in placements)
         shared = {root for root, count in members.items() if count > 1}
+        held = {id(tensor) for tensor in captured.held}
         inlined = [
-            item.kind == "constant" and item.real and item.tensor.numel() <= SMALL and id(p.root) not in shared  # type: ignore[union-attr]
+            item.kind == "constant" and item.real and item.tensor.numel() <= SMALL  # type: ignore[union-attr]
+            and id(p.root) not in shared and id(item.tensor) not in held
             for item, p in zip(order, placements, strict=True)
         ]
         kept = [(item, p) for item, p, inline in zip(order, placements, inlined, strict=True) if not inline]
@@ -172,6 +174,7 @@ class Importer:
             owner=captured.owner,
             rebound=self._rebound,
             training=dict(captured.training),
+            assumed=captured.assumed,
             symbolic=self.symbols,
         )
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import TreeSpec
 
-from compiler.program import Leaf
+from compiler.program import Assumptions, Leaf
 
 
 @dataclass(eq=False)
@@ -36,6 +36,8 @@ class Captured:
         rebound: module attributes bound to a new tensor: name -> leaf of the graph's output.
         updates: writes left to the caller, by placeholder: (placeholder, leaf of the graph's output).
         training: training flags by module name.
+        assumed: what must be so about the Python state around the program at each call.
+        held: tensors in the graph that live outside of it: their values may change between calls.
     """
 
     graph: fx.GraphModule
@@ -48,6 +50,8 @@ class Captured:
     rebound: dict[str, int] = field(default_factory=dict)
     updates: tuple[tuple[int, int], ...] = ()
     training: dict[str, bool] = field(default_factory=dict)
+    held: tuple[torch.Tensor, ...] = ()
+    assumed: Assumptions = field(default_factory=Assumptions)
 
 
 def unique(name: str, taken: set[str]) -> str:

@@ -19,12 +19,13 @@ from compiler.export import artifact
 from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
 from compiler.export.signature import OWN, Binding, OutputSource, Signature, TensorType
+from compiler.program import Assumptions, Link
 from compiler.random_bits import seeded
 from compiler.runtime.buffers import Memory
 from compiler.runtime.client import compile_hlo, sharding
 from compiler.runtime.guards import Guards
 from compiler.runtime.outputs import Outputs
-from compiler.runtime.state import ModuleState, StoredState
+from compiler.runtime.state import ModuleState, StoredState, check_link, untied
 
 if TYPE_CHECKING:
     from compiler.program import Leaf
@@ -76,6 +77,7 @@ class Executable:
         state: Mapping[str, torch.Tensor] | None = None,
         owner: torch.nn.Module | None = None,
         training: Mapping[str, bool] | None = None,
+        assumed: Assumptions | None = None,
         stages: Mapping[str, str | Callable[[], str]] | None = None,
         options: Any = None,
         files: Mapping[str, bytes] | None = None,
@@ -110,11 +112,13 @@ class Executable:
         self._keywords = _keywords(signature.in_tree)
         self._owned = tuple((i, b.name) for i, b in enumerate(signature.bindings) if b.kind != "input")
         names = [name for _, name in self._owned]
+        self._assumed = assumed or Assumptions()
+        self._links: tuple[Link, ...] = self._assumed.links
         self._state: StoredState | ModuleState = StoredState(names, state or {})
         if owner is not None:
             known = dict(state or {})
             constants = {b.name: known[b.name] for b in signature.bindings if b.kind in OWN and b.name in known}
-            self._state = ModuleState(names, owner, constants, training or {})
+            self._state = ModuleState(names, owner, constants, training or {}, self._assumed)
 
     @classmethod
     def load(cls, directory: str | PathLike[str], options: Any = None) -> Executable:
@@ -135,6 +139,7 @@ class Executable:
                 **dict(state.named_buffers(remove_duplicate=False)),
                 **dict(state.named_parameters(remove_duplicate=False)),
             }
+        state = untied(state, self._assumed.ties)
         with self._lock:
             known = {**self._state.available(), **state}
             missing = [name for _, name in self._owned if name not in known]
@@ -144,6 +149,7 @@ class Executable:
                 _require_plain(known[name], name)
                 self._guards.check_one(index, known[name])
             self._state = StoredState([name for _, name in self._owned], known)
+            self._links = ()  # the tensors are those bound from now on, wherever the program found its own
         return self
 
     def manual_seed(self, seed: int) -> Executable:
@@ -286,6 +292,8 @@ class Executable:
                     "and now there are two",
                     hint="pass the same tensor at all of them, or compile for separate ones",
                 )
+        for link in self._links:
+            check_link(link)
         if self._owned:
             for (index, name), tensor in zip(self._owned, self._state.tensors(), strict=True):
                 tensors[index] = tensor

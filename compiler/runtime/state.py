@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from types import CellType
 
 import torch
 
 from compiler.errors import GuardError
+from compiler.program import Assumptions, Link
 
 
 class StoredState:
@@ -45,12 +48,16 @@ class ModuleState:
         owner: torch.nn.Module,
         constants: Mapping[str, torch.Tensor],
         training: Mapping[str, bool],
+        assumed: Assumptions = Assumptions(),  # noqa: B008
     ):
         self._owner = owner
         self._constants = dict(constants)
         self._training = dict(training)
+        positions = {name: n for n, name in enumerate(names) if name not in constants}
+        ties = [group for group in assumed.ties if group[0] in positions]
+        tied = [name for group in ties for name in group[1:]]
         paths = {"": -1}  # every module on the way, parents first
-        for path in [*training, *(name.rpartition(".")[0] for name in names if name not in constants)]:
+        for path in [*training, *(name.rpartition(".")[0] for name in (*names, *tied) if name not in constants)]:
             parts = path.split(".") if path else []
             for n in range(len(parts)):
                 paths.setdefault(".".join(parts[: n + 1]), -1)
@@ -61,6 +68,15 @@ class ModuleState:
         self._slots = tuple(
             (name, -1, "") if name in constants else (name, order[name.rpartition(".")[0]], name.rpartition(".")[2])
             for name in names
+        )
+
+        self._ties = tuple(
+            (positions[first], first, name, order[name.rpartition(".")[0]], name.rpartition(".")[2])
+            for first, *others in ties
+            for name in others
+        )
+        self._values = tuple(
+            (path, order[path], tuple(values), tuple(values.values())) for path, values in assumed.values.items() if values
         )
 
     def tensors(self, guarded: bool = True) -> list[torch.Tensor]:
@@ -88,7 +104,29 @@ class ModuleState:
             if not isinstance(tensor, torch.Tensor):
                 raise GuardError(f"the module has no tensor {name!r} any more", hint="compile the module again")
             found.append(tensor)
+        if guarded:
+            self._check(modules, found)
         return found
+
+    def _check(self, modules: Sequence[torch.nn.Module], found: Sequence[torch.Tensor]) -> None:
+        for position, first, name, index, key in self._ties:
+            module = modules[index]
+            if module._parameters.get(key) is not found[position] and module._buffers.get(key) is not found[position]:
+                raise GuardError(
+                    f"{first!r} and {name!r} were one tensor when compiled, and now they are two",
+                    hint="tie them again, or compile the module again",
+                )
+        for path, index, keys, values in self._values:
+            now = modules[index].__dict__
+            if all(map(operator.is_, map(now.get, keys), values)):
+                continue
+            for key, value in zip(keys, values, strict=True):
+                if type(now.get(key)) is not type(value) or now[key] != value and value == value:
+                    raise GuardError(
+                        f"the attribute {f'{path}.{key}' if path else key} was {value!r} when compiled, "
+                        f"and now it is {_short(now.get(key))}",
+                        hint="set it back, or compile the module again",
+                    )
 
     def available(self) -> dict[str, torch.Tensor]:
         """What there is, by name."""
@@ -100,6 +138,43 @@ class ModuleState:
             self._constants[name] = tensor
         path, _, key = name.rpartition(".")
         setattr(self._owner.get_submodule(path), key, tensor)
+
+
+def untied(state: Mapping[str, torch.Tensor], ties: Sequence[Sequence[str]]) -> dict[str, torch.Tensor]:
+    """`state` with every group of tied names under the first; GuardError if they are not one tensor in it."""
+    result = dict(state)
+    for first, *others in ties:
+        for name in others:
+            if name not in result:
+                continue
+            known = result.setdefault(first, result[name])
+            if not _same_memory(known, result[name]):
+                raise GuardError(
+                    f"{first!r} and {name!r} were one tensor when compiled, and here they are two",
+                    hint="give the same tensor under both names",
+                )
+    return result
+
+
+def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a is b or (a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride())
+
+
+def check_link(link: Link) -> None:
+    """GuardError unless the place still holds what it did at capture."""
+    try:
+        now = link.holder.cell_contents if isinstance(link.holder, CellType) else link.holder[link.key]
+    except (KeyError, IndexError, ValueError):
+        now = None
+    if now is not link.value:
+        raise GuardError(
+            f"{link.name} is another object than when the program was compiled, which holds a tensor there",
+            hint="write into that tensor with copy_, take it as an argument, or compile again",
+        )
+
+
+def _short(value: object) -> str:
+    return repr(value) if isinstance(value, (int, float, bool, str, type(None))) else f"a {type(value).__name__}"
 
 
 def _some(names: Sequence[str]) -> str:

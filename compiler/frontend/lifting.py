@@ -1,0 +1,89 @@
+"""Every tensor that a traced call holds by itself is lifted: a fake takes its place in each operator, the real one is kept.
+
+A call reaches such tensors through closures, globals, attributes and containers. Operators on them alone would run for
+real while tracing; here they are recorded like all others, and the tensors stay untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, track_tensor
+from torch.utils import _pytree as pytree
+
+from compiler.errors import UnsupportedError
+from compiler.frontend.inputs import Input
+
+_FRESH = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift.default})
+"""How a tensor made from Python numbers enters a trace: it is the program's own, and new at every call."""
+
+
+class Lifting:
+    """Puts fakes in the place of real tensors before the tracer `proxies` sees an operator.
+
+    A dispatch mode of its own would keep Dynamo from compiling what is inside it, branches and loops included.
+    """
+
+    def __init__(self, proxies: ProxyTorchDispatchMode, inputs: Sequence[Input], fakes: Sequence[torch.Tensor]) -> None:
+        self._proxies: Any = proxies
+        self._fakes = {id(item.tensor): fake for item, fake in zip(inputs, fakes, strict=True)}
+        self._inputs = {id(item.tensor): item.name for item in inputs if item.kind == "input"}
+
+    def __enter__(self) -> Lifting:
+        dispatch = self._proxies.__torch_dispatch__
+
+        def lifted(_mode: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+            if func in _FRESH:
+                return dispatch(func, types, args, kwargs or {})
+            if isinstance(func, torch._ops.OpOverload) and torch.Tag.inplace_view in func.tags and _is_real(args[0]):
+                raise UnsupportedError(f"{func} changes the shape of a tensor that the program holds", hint="use a view of it")
+            return dispatch(func, types, *pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs or {})))
+
+        self._proxies.__torch_dispatch__ = MethodType(lifted, self._proxies)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del self._proxies.__torch_dispatch__
+
+    def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not _is_real(tensor):
+            return tensor
+        if id(tensor) in self._inputs:
+            raise UnsupportedError(
+                f"the argument {self._inputs[id(tensor)]!r} is also a tensor that the program holds by itself",
+                hint="use it as an argument only, or compile with another tensor in that place",
+            )
+        if (known := self._fakes.get(id(tensor))) is not None:
+            return known
+        if tensor.layout != torch.strided or tensor.device.type == "meta":
+            raise UnsupportedError(f"the program holds a {tensor.layout} tensor on {tensor.device}")
+        mode = detect_fake_mode()
+        assert mode is not None
+        fake = mode.from_tensor(tensor, static_shapes=True)
+        tracer = self._proxies.tracer
+        name = tracer.get_fresh_qualname("_tensor_constant")
+        setattr(tracer.root, name, tensor)
+        track_tensor(fake, tracer.create_proxy("get_attr", name, (), {}), constant=None, tracer=tracer)
+        self._fakes[id(tensor)] = fake
+        return fake
+
+
+def held_tensors(graph: fx.GraphModule) -> tuple[torch.Tensor, ...]:
+    """The tensors in a traced graph that live outside of it: all but those made from Python numbers."""
+    found = {
+        id(tensor): tensor
+        for node in graph.graph.nodes
+        if node.op == "get_attr" and any(user.target not in _FRESH for user in node.users)
+        if isinstance(tensor := getattr(graph, str(node.target), None), torch.Tensor)
+    }
+    return tuple(found.values())
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
