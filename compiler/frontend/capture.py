@@ -25,6 +25,7 @@ from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
+from compiler.frontend.subscripts import Subscripts
 from compiler.program import Leaf
 
 
@@ -142,8 +143,11 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
+        subscripts = Subscripts(mode.tracer.graph if mode is not None else None)
         with _Substituted(owner, state, tensors[: len(state)]) as held:
-            found, outcome.tree = pytree.tree_flatten(program(*call_args, **call_kwargs))
+            with subscripts:
+                returned = program(*call_args, **call_kwargs)
+            found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):
@@ -154,14 +158,18 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             for name, value in held.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
+            subscripts.check(results)
         return results
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
         with torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
-    except CompileError:
-        raise
+    except CompileError as error:
+        if error.location or type(error) not in (CompileError, UnsupportedError):
+            raise
+        where = str(traceback_source(error) or "")
+        raise type(error)(error.message, location=where, node=error.node, hint=error.hint) from error
     except Exception as error:
         raise _trace_error(error) from error
     assert outcome.tree is not None
