@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.frontend.subscripts import Subscripts
@@ -163,7 +164,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
+        with quiet_torch(), torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError as error:
         if error.location or type(error) not in (CompileError, UnsupportedError):
