@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import compiler
 from compiler.errors import CompileError, GuardError
 from compiler.export import artifact
 from compiler.export.hlo_schema import Module
@@ -25,6 +26,7 @@ from compiler.export.strict_json import Node
 from compiler.export.trees import tree_from_json, tree_to_json
 from compiler.program import Leaf
 from compiler.runtime.executable import Executable
+from compiler.validation.artifact import check_artifact
 from tests.programs import aligned, cache_step, contiguous, executable, signature
 
 ROOT = Path(__file__).parents[1]
@@ -234,7 +236,7 @@ def test_an_interrupted_save_leaves_the_old_artifact(tmp_path: Path, monkeypatch
         ("_put", interrupted),
         ("_replace", lambda new, target: (_ for _ in ()).throw(OSError("full"))),
     ):
-        with monkeypatch.context() as patch, pytest.raises((KeyboardInterrupt, OSError)):
+        with monkeypatch.context() as patch, pytest.raises((KeyboardInterrupt, CompileError)):
             patch.setattr(artifact, name, replacement)
             run.save(tmp_path / "a")
         assert {p: p.read_bytes() for p in (tmp_path / "a").rglob("*") if p.is_file()} == before
@@ -417,3 +419,50 @@ def test_an_alias_table_that_would_abort_the_process_is_refused(tmp_path: Path):
 def test_signatures_compare_by_value():
     one, other = cache_step().signature, cache_step().signature
     assert one == other and Signature(**{**one.__dict__, "rebound": (("a", 0),)}) != other
+
+
+class Outcome(NamedTuple):
+    total: torch.Tensor
+    note: str
+
+
+pytree._register_namedtuple(Outcome, serialized_type_name="tests.Outcome")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda c: (None, c, 3, c * 2), lambda c: None, lambda c: {"n": 1.5, "c": [c[1:], c]}, lambda c: (c + 1, (), c),
+        lambda c: Outcome(c, "kept"),
+    ],
+)  # fmt: skip
+def test_results_that_are_no_tensors_are_sound(tmp_path: Path, result: Callable[[torch.Tensor], Any]):
+    def step(cache: torch.Tensor) -> Any:
+        cache.add_(1)
+        return result(cache)
+
+    compiler.compile(step, (torch.zeros(3),)).save(tmp_path / "a")
+    assert check_artifact(tmp_path / "a").endswith("sound\n")
+    index = json.loads((tmp_path / "a" / "aliases.json").read_text())
+    index["original_output_count"] += 1
+    (tmp_path / "a" / "aliases.json").write_text(json.dumps(index))
+    with pytest.raises(CompileError, match="original_output_count"):
+        check_artifact(tmp_path / "a")
+
+
+def test_what_is_no_state_is_not_bound():
+    run, state = tied()
+    for wrong in (None, [1], 3):
+        with pytest.raises(CompileError, match="is no state"):
+            run.bind(wrong)  # pyright: ignore
+    with pytest.raises(CompileError, match="no state 'unknown'"):
+        run.bind({**state, "unknown": torch.ones(4)})
+    run.bind({**state, "second_name": state["pool"]})
+
+
+def test_a_place_where_nothing_can_be_saved(tmp_path: Path):
+    run, _ = tied()
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "a", "a\0b", None, "/proc/nowhere/a"):
+        with pytest.raises(CompileError, match="nothing can be saved"):
+            run.save(place)  # pyright: ignore

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import io
 import json
+import logging
 import zipfile
 
 import numpy as np
@@ -544,3 +545,40 @@ def test_changing_a_given_container_is_refused(change) -> None:
 def test_an_exported_program_with_other_example_inputs_is_refused(args, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(exported(Add(), (torch.ones(2),)), args)
+
+
+def test_torch_does_not_log_what_the_error_says(tmp_path) -> None:
+    heard: list[logging.LogRecord] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno >= logging.WARNING:
+                heard.append(record)
+
+    def damaged(name, data):
+        return data.replace(b"aten.add", b"aten.odd") if name.endswith("models/model.json") else data
+
+    logger, ear = logging.getLogger("torch"), Ear()
+    level = logger.level
+    loggers = [logger, logging.getLogger("torch.export"), logging.getLogger("torch._subclasses.fake_tensor")]
+    for each in loggers:
+        each.addHandler(ear)
+    try:
+        with pytest.raises(CompileError):
+            import_program(rewritten(tmp_path, damaged))
+        with pytest.raises(CompileError, match="fails on the example inputs"):
+            import_program(lambda x: torch.ops.aten.mm.default(x, x), (torch.ones(2, 3),))
+    finally:
+        for each in loggers:
+            each.removeHandler(ear)
+    assert not heard and logger.level == level
+
+
+def test_an_attribute_that_is_missing() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.add, (x, graph.get_attr("nowhere"))))
+    module = torch.fx.GraphModule({"nowhere": torch.ones(2)}, graph)
+    del module.nowhere
+    with pytest.raises(CompileError, match="attribute 'nowhere'"):
+        import_program(module, (torch.ones(2),))

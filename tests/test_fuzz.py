@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,13 @@ def test_unfit_programs_are_rejected(text: str, kind: str) -> None:
     with pytest.raises(judge.Unfit) as caught:
         validate(program_of(text))
     assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize("negate", [torch.neg, torch.Tensor.neg_, lambda t: torch._foreach_neg_([t])])
+def test_the_sign_of_zero_of_a_complex_negation_is_not_compared(negate: Callable[[torch.Tensor], object]) -> None:
+    for kind, fits in ((torch.float32, True), (torch.complex64, False)):
+        with contextlib.nullcontext() if fits else pytest.raises(judge.Unfit, match="complex negation"), judge.Judge():
+            negate(torch.tensor([1, 2], dtype=kind))
 
 
 def test_a_lost_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

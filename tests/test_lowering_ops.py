@@ -11,6 +11,7 @@ from jaxlib import _jax, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
+import compiler
 from compiler.lowering import load_rules
 from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, Call
@@ -100,3 +101,20 @@ def test_agrees_with_eager(family: str, number: int) -> None:
     for got, want in zip(found, batch.expected[number], strict=True):
         rtol, atol = FAMILIES[family][number].tolerance or TOLERANCE.get(want.dtype, (0, 0))
         torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, check_stride=False)
+
+
+def test_conversion_to_f8_saturates_as_pytorch_does() -> None:
+    numbers = [447.0, 449.0, 464.0, 465.0, -465.0, 1e9, float("inf"), -float("inf"), float("nan"), 61439.0, 61441.0, -0.0]
+
+    def store(cache: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        cache.copy_(values)
+        return values.to(cache.dtype)
+
+    for element in (torch.float8_e4m3fn, torch.float8_e5m2):
+        for source in (torch.float32, torch.bfloat16, torch.float16, torch.float8_e5m2, torch.int32):
+            values = torch.tensor(numbers if source.is_floating_point else [500, -70000, 3]).to(source)
+            ours, theirs = (torch.zeros(len(values), dtype=element) for _ in range(2))
+            executable = compiler.compile(store, (ours, values))
+            pairs = ((executable(ours, values), store(theirs, values)), (ours, theirs))
+            for have, want in pairs:
+                torch.testing.assert_close(have.float(), want.float(), rtol=0, atol=0, equal_nan=True)

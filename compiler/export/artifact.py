@@ -67,7 +67,22 @@ def write(
     """
     if weights not in ("include", "omit"):
         raise CompileError(f"weights={weights!r} is neither 'include' nor 'omit'")
-    target = Path(os.path.abspath(directory))
+    try:
+        _write(Path(os.path.abspath(directory)), signature, hlo, stablehlo, state, weights, more or {})
+    except (OSError, TypeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CompileError(f"nothing can be saved at {directory!r}: {reason}", hint="give a directory that can be written") from error
+
+
+def _write(
+    target: Path,
+    signature: Signature,
+    hlo: bytes,
+    stablehlo: str,
+    state: Mapping[str, torch.Tensor],
+    weights: Literal["include", "omit"],
+    more: Mapping[str, bytes],
+) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise CompileError(f"{target} is not a directory")
     if target.exists() and any(target.iterdir()) and not (target / INDEX).is_file():
@@ -85,7 +100,7 @@ def write(
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "weights": weights}
         document |= signature_to_json(signature)
         files = {HLO: _put(temporary / HLO, hlo), STABLEHLO: _put(temporary / STABLEHLO, stablehlo.encode())}
-        files |= {name: _put(temporary / name, data) for name, data in (more or {}).items()}
+        files |= {name: _put(temporary / name, data) for name, data in more.items()}
         (temporary / "state").mkdir()
         document["state"] = _write_state({name: state[name] for name in sorted(kept)}, temporary, files)
         document["files"] = files

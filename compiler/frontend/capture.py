@@ -24,8 +24,10 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.lifting import Lifting, held_tensors
+from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.sources import keep_user_frames, traceback_source
+from compiler.frontend.subscripts import Subscripts
 from compiler.frontend.surroundings import Attributes, is_constant, links, plain_values
 from compiler.program import Assumptions, Leaf
 
@@ -147,12 +149,13 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         proxies = get_proxy_mode()
         assert proxies is not None
         # By itself the tracer keeps frames of functions called `forward` only.
-        proxies.tracer._filter_traceback_frames = keep_user_frames  # type: ignore[union-attr]
+        proxies.tracer._filter_traceback_frames = keep_user_frames
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
+        subscripts = Subscripts(proxies.tracer.graph)
         with _Substituted(owner, state, tensors[: len(state)]) as substituted:
-            with Lifting(proxies, inputs, tensors):
+            with Lifting(proxies, inputs, tensors), subscripts:
                 returned = program(*call_args, **call_kwargs)
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
@@ -175,14 +178,18 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             for name, value in substituted.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
+            subscripts.check(results)
         return results
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
+        with quiet_torch(), torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
-    except CompileError:
-        raise
+    except CompileError as error:
+        if error.location or type(error) not in (CompileError, UnsupportedError):
+            raise
+        where = str(traceback_source(error) or "")
+        raise type(error)(error.message, location=where, node=error.node, hint=error.hint) from error
     except Exception as error:
         raise _trace_error(error) from error
     assert outcome.tree is not None

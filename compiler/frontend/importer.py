@@ -39,6 +39,7 @@ from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
+from compiler.frontend.logs import quiet_torch
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.program import Argument, Leaf, Program
@@ -55,7 +56,8 @@ def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
-    return Importer(captured, kernels).program()
+    with quiet_torch():
+        return Importer(captured, kernels).program()
 
 
 _INLINED = {
@@ -394,6 +396,11 @@ def _state_names(module: torch.nn.Module) -> list[str]:
 def _resolve(graph: fx.GraphModule, name: str) -> Any:
     value: Any = graph
     for part in name.split("."):
+        if not hasattr(value, part):
+            raise CompileError(
+                f"the graph names the attribute {name!r}, which its module does not have",
+                hint="set it on the GraphModule before compiling",
+            )
         value = getattr(value, part)
     return value
 
@@ -409,8 +416,8 @@ def _constants(graph: fx.GraphModule) -> dict[str, torch.Tensor]:
             elif isinstance(value, fx.GraphModule):
                 found |= {f"{node.target}.{name}": tensor for name, tensor in _constants(value).items()}
         elif node.op == "call_module":
-            module = graph.get_submodule(str(node.target))
-            found |= {f"{node.target}.{n}": _resolve(module, n) for n in _state_names(module)}  # type: ignore[arg-type]
+            module = _resolve(graph, str(node.target))
+            found |= {f"{node.target}.{n}": _resolve(module, n) for n in _state_names(module)}
     return found
 
 

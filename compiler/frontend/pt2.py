@@ -19,6 +19,7 @@ import torch
 from torch.export import ExportedProgram
 
 from compiler.errors import CompileError
+from compiler.frontend.logs import quiet_torch
 
 _PICKLED = re.compile(
     r"data/constants/(custom_obj_|opaque_obj_)|data/aotinductor/|serialized_\w+\.(json|pt)$|data/(weights|constants)/[^/]*\.pt$"
@@ -57,7 +58,8 @@ def load_exported(path: str | os.PathLike[str], *, trust: bool = False) -> Expor
     try:
         if not trust:
             _screen(name)
-        return torch.export.load(name)
+        with quiet_torch():
+            return torch.export.load(name)
     except CompileError:
         raise
     except Exception as error:

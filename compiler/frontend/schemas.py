@@ -7,6 +7,7 @@ operand without reading it (`OVERWRITES`), and that read no element of their ope
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -195,9 +196,11 @@ def _holds_tensors(kind: Any) -> bool:
 
 
 def _siblings(op: OpOverload) -> list[OpOverload]:
-    """The overloads of `foo` for an overload of `foo_`, the one of the same name first."""
+    """The overloads of `foo` for an overload of `foo_` (`__foo__` for `__ifoo__`), the one of the same name first."""
     namespace, name = op._schema.name.split("::")
-    packet = getattr(getattr(torch.ops, namespace), name[:-1], None) if name.endswith("_") else None
+    dunder = re.fullmatch(r"__i(\w+)__", name)
+    plain = f"__{dunder[1]}__" if dunder else name[:-1] if name.endswith("_") else ""
+    packet = getattr(getattr(torch.ops, namespace), plain, None) if plain else None
     if packet is None:
         return []
     overloads = [getattr(packet, name) for name in packet.overloads()]

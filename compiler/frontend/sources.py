@@ -28,6 +28,8 @@ class Source(NamedTuple):
 def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
     """The frames of a traced program: those inside the compiler's call of it that are not PyTorch's."""
     frames = list(user_stack_summary)
+    while frames and frames[-1].filename.startswith((_TORCH, _COMPILER, "<")):  # what the program's line calls
+        frames.pop()
     ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(_COMPILER)]
     inside = frames[ours[-1] + 1 :] if ours else frames
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])

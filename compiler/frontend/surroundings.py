@@ -53,7 +53,7 @@ class Attributes:
                     continue
                 raise _refusal(_name(path, key), old, value)
             for held, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
-                old_held = self._containers[id(held)][2]
+                old_held: Any = self._containers[id(held)][2]
                 for key, value in held.items():
                     if value is not None and old_held.get(key) is None:
                         raise _created(_name(path, key), kind)

@@ -7,6 +7,7 @@ their MLIR spelling (`dialects.types.ELEMENTS`), shapes are tuples of int.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
+
+F8_MAX = 448.0
+"""The largest number of f8E4M3FN, which has no infinity."""
 
 
 def make_context() -> ir.Context:
@@ -93,7 +97,10 @@ class Builder:
                     number -= 1 << width
             scalar = ir.IntegerAttr.get(kind, number)
         else:
-            scalar = ir.FloatAttr.get(kind, float(value))
+            number = float(value)
+            if element == "f8E4M3FN" and abs(number) > F8_MAX:
+                number = math.copysign(F8_MAX, number)  # as `convert` saturates
+            scalar = ir.FloatAttr.get(kind, number)
         return ir.DenseElementsAttr.get_splat(self.tensor(element, shape), scalar)
 
     def literal(self, array: np.ndarray, element: str) -> ir.Value:
@@ -116,7 +123,17 @@ class Builder:
             return self.convert(hlo.real(value), element)
         if element == "i1":
             return self.compare("NE", value, self.splat(0, source, self.shape(value)))
+        if element == "f8E4M3FN" and source != "i1":
+            value = self._saturated(value)
         return hlo.convert(self.tensor(element, self.shape(value)), value)
+
+    def _saturated(self, value: ir.Value) -> ir.Value:
+        """`value` within the range of f8E4M3FN, NaN kept: PyTorch saturates, HLO's conversion gives NaN beyond the range."""
+        source = self.element(value)
+        if source not in ("f64", "f32", "f16", "bf16"):
+            source = "f32"
+            value = hlo.convert(self.tensor(source, self.shape(value)), value)
+        return hlo.clamp(self.splat(-F8_MAX, source), value, self.splat(F8_MAX, source))
 
     def broadcast(self, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
         """Broadcast to `shape` by PyTorch's rule: dimensions align from the right, size 1 repeats."""

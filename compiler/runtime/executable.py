@@ -133,12 +133,19 @@ class Executable:
             artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights, self._files)
 
     def bind(self, state: Mapping[str, torch.Tensor] | torch.nn.Module) -> Executable:
-        """Use these tensors, by name, as the state from now on. They are not copied: calls write into them."""
+        """Use these tensors, by name, as the state from now on. They are not copied: calls write into them.
+
+        A second name of a tensor that has one in the program, as tied parameters have, is welcome.
+        """
+        if not isinstance(state, (Mapping, torch.nn.Module)):
+            raise CompileError(f"bind: a {type(state).__name__} is no state", hint="give a module or a dict of tensors by name")
         if isinstance(state, torch.nn.Module):
             state = {
                 **dict(state.named_buffers(remove_duplicate=False)),
                 **dict(state.named_parameters(remove_duplicate=False)),
             }
+        else:
+            self._refuse_unknown(state)
         state = untied(state, self._assumed.ties)
         with self._lock:
             known = {**self._state.available(), **state}
@@ -151,6 +158,14 @@ class Executable:
             self._state = StoredState([name for _, name in self._owned], known)
             self._links = ()  # the tensors are those bound from now on, wherever the program found its own
         return self
+
+    def _refuse_unknown(self, state: Mapping[str, Any]) -> None:
+        names = {name for _, name in self._owned}
+        places = {t.data_ptr() for name, t in state.items() if name in names and isinstance(t, torch.Tensor)}
+        for name, tensor in state.items():
+            if name not in names and not (isinstance(tensor, torch.Tensor) and tensor.data_ptr() in places):
+                known = ", ".join(sorted(names)) or "none"
+                raise CompileError(f"bind: the program has no state {name!r}", hint=f"its names are {known}")
 
     def manual_seed(self, seed: int) -> Executable:
         """Start the program's stream of random numbers again, for this seed. It is not the stream that eager PyTorch has

@@ -102,6 +102,7 @@ class _Decomposer:
         from torch.fx.experimental.proxy_tensor import make_fx
         from torch.utils import _pytree as pytree
 
+        from compiler.frontend.logs import quiet_torch
         from compiler.torch_types import DTYPES, python_argument
 
         implementation = _implementation(op.target.data)
@@ -119,7 +120,7 @@ class _Decomposer:
         with torch.no_grad(), FakeTensorMode():
             stand_ins = [torch.empty(t.get_shape(), dtype=DTYPES[element_name(t.element_type)]) for t in types]
         try:
-            with torch.no_grad():
+            with quiet_torch(), torch.no_grad():
                 graph = make_fx(run, tracing_mode="fake")(*stand_ins)
             module = self.to_values(graph, stand_ins)
         except Exception:  # whatever a foreign implementation stumbles over, the call stays as it is and is reported

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,21 @@ class _Check:
         self.require(not unused, f"nobody uses result {min(unused, default=0)} of the HLO module")
 
     def contract(self) -> None:
-        """`io_map` speaks of arguments: outputs that are one or a view of one, then a result for each written argument."""
-        self.require(self.index["original_output_count"] == len(self.plan), "original_output_count is not that of the plan")
+        """`io_map` speaks of arguments: outputs that are one or a view of one, then a result for each written argument.
+
+        Its outputs are the leaves of the result's tree, of which those that are no tensors have no entry in the plan.
+        """
+        leaves = list(_leaves(self.index["outputs"]))
+        count = self.index["original_output_count"]
+        self.require(count == len(leaves), f"original_output_count is {count}, the result has {len(leaves)} leaves")
+        for leaf in leaves:
+            self.require(leaf is None or leaf in range(len(self.plan)), f"a leaf of the result is output {leaf} of the plan")
         io_map = {int(k): v for k, v in self.index["io_map"].items()}
-        for number, entry in enumerate(self.plan):
+        for number, leaf in enumerate(leaves):
             if number in io_map:
                 argument = io_map[number]
                 self.require(0 <= argument < len(self.arguments), f"io_map names argument {argument}")
-                source = entry
+                source = self.plan[leaf] if leaf is not None else {"kind": "constant"}
                 while source["kind"] == "output":
                     source = self.plan[source["index"]]
                 self.require(
@@ -163,6 +171,18 @@ class _Check:
             same = all(entry[k] == own[k] for k in ("element", "size", "lazy"))
             self.require(same, f"the tensor of {name!r} is not what the argument is")
             self.inside(entry, self.index["files"][entry["file"]]["bytes"], f"the tensor of {name!r}")
+
+
+def _leaves(node: Any) -> Iterator[int | None]:
+    """The leaves of a result's tree in order: a number of the plan, or None for what is no tensor."""
+    if "output" in node:
+        yield node["output"]
+    elif "constant" in node:
+        yield None
+    else:
+        ((_, content),) = node.items() if "registered" not in node else (("children", node["children"]),)
+        for child in content:
+            yield from _leaves(child[1] if isinstance(child, list) else child)
 
 
 __all__ = ["check_artifact"]

@@ -1,0 +1,231 @@
+"""`x[i]` and `x[i] = v` with i a 0-d tensor are gathers and scatters of the graph, not reads of a Python number.
+
+Eager PyTorch takes such an index as the number in it and gives a view. A view at a place known only at run time has no
+form in the IR, so the graph reads a copy; `check` refuses the programs that could tell the copy from the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from compiler.errors import UnsupportedError
+from compiler.frontend.sources import node_source
+
+_INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
+_PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
+
+
+@dataclass
+class _Read:
+    """A copy that stands for a view: what it was read from, and the assignment that writes it back there, if any."""
+
+    node: fx.Node
+    base: torch.Tensor
+    key: tuple[Any, ...]
+    copy: torch.Tensor
+    back: tuple[fx.Node, fx.Node] | None = None
+    """The last node before the assignment, and its last node."""
+
+    def at(self, base: torch.Tensor, key: tuple[Any, ...]) -> bool:
+        same = len(key) == len(self.key) and all(
+            a is b or (not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor) and a == b)
+            for a, b in zip(key, self.key, strict=True)
+        )
+        return same and _window(base) == _window(self.base)
+
+
+class Subscripts(TorchFunctionMode):
+    """Rewrites subscripts by 0-d tensors while a program is traced into `graph`."""
+
+    def __init__(self, graph: fx.Graph | None) -> None:
+        super().__init__()
+        self._graph = graph
+        self._reads: list[_Read] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _PYTHON_KERNELS:
+            raise UnsupportedError(
+                f"{func.__name__} runs a Python function on every element", hint="express it with tensor operators"
+            )
+        if func == torch.Tensor.__getitem__ and self._recording():
+            key = _key(args[1])
+            if _by_number(args[0], key):
+                return self._get(args[0], key)
+        if func == torch.Tensor.__setitem__:
+            key = _key(args[1])
+            if len(key) == 1 and _is_dynamic(key[0], (torch.bool,)) and _is_traced(args[0]):
+                return _set_where(args[0], key[0], args[2])
+            if _by_number(args[0], key):
+                return self._set(args[0], key, args[2])
+        return func(*args, **(kwargs or {}))
+
+    def _recording(self) -> bool:
+        """Whether calls go into the graph itself, not into one of a branch or of a loop's body."""
+        mode = get_proxy_mode()
+        return mode is not None and mode.tracer.graph is self._graph
+
+    def _last(self) -> fx.Node:
+        assert self._graph is not None
+        return next(iter(reversed(self._graph.nodes)))
+
+    def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+        copy = torch.ops.aten.index.Tensor(*_gathered(base, key))
+        self._reads.append(_Read(self._last(), base, key, copy))
+        return copy
+
+    def _set(self, base: torch.Tensor, key: tuple[Any, ...], value: Any) -> None:
+        reads = [r for r in self._reads if isinstance(value, torch.Tensor) and _window(value) == _window(r.copy)]
+        start = self._last() if reads else None
+        window, indices = _gathered(base, key)
+        shape = torch.ops.aten.index.Tensor(window, indices).shape if _ranks(indices) else None
+        rank = len(shape) if shape is not None else window.dim() - sum(i is not None for i in indices)
+        torch.ops.aten.index_put_.default(window, indices, _stored(value, base, rank))
+        if start is not None and reads[-1].at(base, key):
+            reads[-1].back = (start, self._last())
+
+    # -- copies and views ------------------------------------------------------------------------
+
+    def check(self, results: Sequence[torch.Tensor]) -> None:
+        """Raise UnsupportedError where the program could tell a copy from the view that eager PyTorch has."""
+        if not self._reads:
+            return
+        assert self._graph is not None
+        nodes = list(self._graph.nodes)
+        position = {node: n for n, node in enumerate(nodes)}
+        uses: dict[int, list[int]] = {}
+        writes: dict[int, list[int]] = {}
+        for n, node in enumerate(nodes):
+            for storage in _storages(node.all_input_nodes):
+                uses.setdefault(storage, []).append(n)
+            for storage in _storages(_written(node)):
+                writes.setdefault(storage, []).append(n)
+        returned = {_storage(t) for t in results}
+        for read in self._reads:
+            made, copy, base = position[read.node], _storage(read.copy), _storage(read.base)
+            start, end = (position[n] for n in read.back) if read.back else (len(nodes), len(nodes))
+            last = max(uses.get(copy, [made]))
+            own = writes.get(copy, [])
+            sources = {base, *(_storage(i) for i in read.key if isinstance(i, torch.Tensor))}
+            moved = [n for s in sources for n in writes.get(s, []) if made < n < last and not start < n <= end]
+            seen = [n for n in uses.get(base, []) if own and min(own) < n <= start]
+            if copy in returned or moved or seen or any(n > start for n in own) or (own and not read.back):
+                raise UnsupportedError(
+                    "a subscript by a 0-d tensor is a view at a place known only at run time, and the program "
+                    + ("returns it" if copy in returned else "writes through it, or writes its memory while it is in use"),
+                    location=str(node_source(read.node) or ""), node=read.node.name,
+                    hint="clone it where it is read; assign by subscript, as in x[i] = v, where it is written",
+                )  # fmt: skip
+
+
+def _key(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, FakeTensor) and not is_functorch_wrapped_tensor(value)
+
+
+def _is_dynamic(item: Any, kinds: Sequence[torch.dtype]) -> bool:
+    """Whether a 0-d tensor has a number that is not known while tracing."""
+    return _is_traced(item) and item.dim() == 0 and item.dtype in kinds and item.constant is None
+
+
+def _by_number(base: Any, key: tuple[Any, ...]) -> bool:
+    """Whether the subscript has a 0-d tensor for a number, and else only what `_gathered` understands."""
+    if not _is_traced(base) or not any(_is_dynamic(item, _INDICES) for item in key):
+        return False
+    return all(
+        item is None or item is Ellipsis or type(item) in (int, slice)
+        or (isinstance(item, torch.Tensor) and item.dtype in _INDICES)
+        for item in key
+    ) and sum(item is Ellipsis for item in key) <= 1  # fmt: skip
+
+
+def _gathered(base: torch.Tensor, key: tuple[Any, ...]) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    """A view of `base` and the indices on its dimensions that mean `base[key]`.
+
+    Eager PyTorch selects by the 0-d tensors first, so they must not take part in where the dimensions of other index
+    tensors go: they are put next to the first of those.
+    """
+    consumed = sum(item is not None and item is not Ellipsis for item in key)
+    items: list[Any] = []
+    for item in key:
+        items += [slice(None)] * (base.dim() - consumed) if item is Ellipsis else [item]
+    plain = tuple(slice(None) if isinstance(item, torch.Tensor) else item for item in items)
+    window = base if all(item == slice(None) for item in plain) else base[plain]
+    indices: list[torch.Tensor | None] = [
+        item.to(torch.int64) if isinstance(item, torch.Tensor) else None for item in items if type(item) is not int
+    ]
+    indices += [None] * (window.dim() - len(indices))
+    spread = [n for n, i in enumerate(indices) if i is not None and i.dim()]
+    if spread:
+        numbers = [n for n, i in enumerate(indices) if i is not None and not i.dim()]
+        rest = [n for n in range(len(indices)) if n not in numbers]
+        order = [n for n in rest if n < spread[0]] + numbers + [n for n in rest if n >= spread[0]]
+        window, indices = window.permute(order), [indices[n] for n in order]
+    return window, indices
+
+
+def _ranks(indices: Sequence[torch.Tensor | None]) -> bool:
+    return any(i is not None and i.dim() for i in indices)
+
+
+def _stored(value: Any, base: torch.Tensor, rank: int) -> torch.Tensor:
+    """What an assignment stores: in the type of `base`, without leading dimensions of size one that are too many."""
+    if not isinstance(value, torch.Tensor):
+        return torch.full((), value, dtype=base.dtype)
+    while value.dim() > rank and value.shape[0] == 1:
+        value = value.squeeze(0)
+    value = value.to(base.dtype)
+    return value.clone() if _storage(value) == _storage(base) else value
+
+
+def _set_where(base: torch.Tensor, mask: torch.Tensor, value: Any) -> None:
+    """`base[mask] = value` for a 0-d mask: all of `base` or nothing."""
+    base.copy_(torch.where(mask, _stored(value, base, base.dim()), base))
+
+
+# -- memory in the graph -------------------------------------------------------------------------
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _window(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return _storage(tensor), tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def _storages(nodes: Sequence[Any]) -> set[int]:
+    values = pytree.tree_leaves([node.meta.get("val") for node in nodes])
+    return {_storage(value) for value in values if isinstance(value, torch.Tensor)}
+
+
+def _written(node: fx.Node) -> list[fx.Node]:
+    """The operands that a node may write: those its schema names; all of them for what has no schema."""
+    if node.op != "call_function":
+        return []
+    if not isinstance(node.target, OpOverload):
+        return list(node.all_input_nodes) if isinstance(node.target, torch._ops.HigherOrderOperator) else []
+    return list(_operands(node, node.target))
+
+
+def _operands(node: fx.Node, target: OpOverload) -> Iterator[fx.Node]:
+    for n, formal in enumerate(target._schema.arguments):
+        if formal.alias_info is not None and formal.alias_info.is_write:
+            actual = node.args[n] if n < len(node.args) else node.kwargs.get(formal.name)
+            yield from (leaf for leaf in pytree.tree_leaves(actual) if isinstance(leaf, fx.Node))
+
+
+__all__ = ["Subscripts"]
