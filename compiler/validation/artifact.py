@@ -143,7 +143,7 @@ class _Check:
             if number in io_map:
                 argument = io_map[number]
                 self.require(0 <= argument < len(self.arguments), f"io_map names argument {argument}")
-                source = self.plan[leaf] if leaf is not None else {"kind": "constant"}
+                source: Any = self.plan[leaf] if leaf is not None else {"kind": "constant"}
                 while source["kind"] == "output":
                     source = self.plan[source["index"]]
                 self.require(
