@@ -53,6 +53,14 @@ def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return hlo.divide(x, y)
 
 
+def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """A product. XLA takes the square of an integer for not negative, which it is after an overflow; behind a barrier it
+    does not look like a square."""
+    if b.target == "xla" and x == y and kind(b, x) < 2:
+        (y,) = hlo.OptimizationBarrierOp([y]).results
+    return hlo.multiply(x, y)
+
+
 # -- functions that are one operation ----------------------------------------------------------
 
 for _name, _operation in {
@@ -84,7 +92,7 @@ for _name, _operation in {"floor": hlo.floor, "ceil": hlo.ceil, "round": hlo.rou
         lambda b, x, operation=_operation: operation(x) if kind(b, x) == 2 else x, f"aten.{_name}.default", exact=True
     )
 
-register_pointwise(lambda b, x, y: hlo.multiply(x, y), "aten.mul.Tensor", "aten.mul.Scalar")
+register_pointwise(multiply, "aten.mul.Tensor", "aten.mul.Scalar")
 register_pointwise(divide, "aten.div.Tensor", "aten.div.Scalar")
 register_pointwise(lambda b, x: hlo.negate(x), "aten.neg.default", exact=True)
 register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
@@ -200,7 +208,7 @@ def reciprocal(b: Builder, x: ir.Value) -> ir.Value:
     return hlo.divide(like(b, 1, x), x)
 
 
-register_pointwise(lambda b, x: hlo.multiply(x, x), "aten.square.default")
+register_pointwise(lambda b, x: multiply(b, x, x), "aten.square.default")
 
 
 @pointwise("aten.sign.default", exact=True)
