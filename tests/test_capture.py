@@ -19,6 +19,7 @@ from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.frontend import import_program
 from compiler.frontend.capture import capture
 from compiler.frontend.pt2 import is_arithmetic
+from compiler.frontend.sources import node_source
 
 
 def state_after(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -544,3 +545,9 @@ def test_changing_a_given_container_is_refused(change) -> None:
 def test_an_exported_program_with_other_example_inputs_is_refused(args, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(exported(Add(), (torch.ones(2),)), args)
+
+
+def test_nodes_keep_the_line_of_the_program() -> None:
+    graph = capture(lambda x: x + 1, (torch.ones(2),)).graph.graph
+    (source,) = (node_source(node) for node in graph.nodes if node.op == "call_function")
+    assert source is not None and source.file == __file__
