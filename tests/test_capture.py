@@ -20,6 +20,7 @@ from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.frontend import import_program
 from compiler.frontend.capture import capture
 from compiler.frontend.pt2 import is_arithmetic
+from compiler.frontend.sources import node_source
 
 
 def state_after(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -582,3 +583,9 @@ def test_an_attribute_that_is_missing() -> None:
     del module.nowhere
     with pytest.raises(CompileError, match="attribute 'nowhere'"):
         import_program(module, (torch.ones(2),))
+
+
+def test_nodes_keep_the_line_of_the_program() -> None:
+    graph = capture(lambda x: x + 1, (torch.ones(2),)).graph.graph
+    (source,) = (node_source(node) for node in graph.nodes if node.op == "call_function")
+    assert source is not None and source.file == __file__

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import fx
 
+from compiler.frontend import lifting
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = os.path.dirname(os.path.abspath(str(torch.__file__))) + os.sep
 _COMPILER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -27,7 +29,8 @@ class Source(NamedTuple):
 
 def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
     """The frames of a traced program: those inside the compiler's call of it that are not PyTorch's."""
-    frames = list(user_stack_summary)
+    # Lifting stands between the program and the tracer.
+    frames = [frame for frame in user_stack_summary if frame.filename != lifting.__file__]
     while frames and frames[-1].filename.startswith((_TORCH, _COMPILER, "<")):  # what the program's line calls
         frames.pop()
     ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(_COMPILER)]

@@ -187,7 +187,7 @@ def power(b: Builder, call: Call) -> ir.Value:
     if not isinstance(exponent, ir.Value) and kind(b, x) >= 2 and not isinstance(exponent, complex):
         one = like(b, 1, x)
         if exponent in (2, 3, -2):
-            x2 = hlo.multiply(x, x)
+            x2 = multiply(b, x, x)
             return finish(
                 b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else hlo.divide(one, x2)
             )
@@ -195,6 +195,8 @@ def power(b: Builder, call: Call) -> ir.Value:
             return finish(b, call, hlo.sqrt(x) if exponent == 0.5 else hlo.rsqrt(x))
         if exponent == -1:
             return finish(b, call, hlo.divide(one, x))
+    if b.target == "xla" and kind(b, x) < 2:
+        (y,) = hlo.OptimizationBarrierOp([y]).results  # see `multiply`
     return finish(b, call, hlo.power(x, y))
 
 
