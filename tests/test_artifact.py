@@ -27,7 +27,7 @@ from compiler.export.trees import tree_from_json, tree_to_json
 from compiler.program import Leaf
 from compiler.runtime.executable import Executable
 from compiler.validation.artifact import check_artifact
-from tests.programs import aligned, cache_step, contiguous, executable, signature
+from tests.stablehlo_programs import aligned, cache_step, contiguous, executable, signature
 
 ROOT = Path(__file__).parents[1]
 _spec = importlib.util.spec_from_file_location("replay_artifact", ROOT / "tools" / "replay_artifact.py")

@@ -11,7 +11,7 @@ from compiler.export.hlo_schema import MUST_ALIAS, Module
 from compiler.export.signature import Alias, TensorType
 from compiler.lowering.builder import make_context
 from compiler.runtime.client import compile_hlo
-from tests.programs import export, stablehlo
+from tests.stablehlo_programs import export, stablehlo
 
 F32 = TensorType("f32", (4, 8))
 COLUMNS = TensorType("f32", (8, 4))

@@ -77,8 +77,11 @@ def test_lazy_bits_are_part_of_the_type() -> None:
     assert geometry(kinds[-1]).offset == 1, "the imaginary part: elements of the new type"
 
 
-def test_small_constants_stay_in_the_ir_until_somebody_writes_them() -> None:
+def test_literals_stay_in_the_ir_and_held_tensors_are_arguments() -> None:
     c = torch.arange(3.0)
+
+    def literal(x):
+        return x + torch.tensor([0.0, 1.0, 2.0])
 
     def read(x):
         return x + c
@@ -87,8 +90,10 @@ def test_small_constants_stay_in_the_ir_until_somebody_writes_them() -> None:
         c.add_(x)
         return c
 
-    program = import_program(read, (torch.ones(3),))
+    program = import_program(literal, (torch.ones(3),))
     assert sum(isinstance(op, ConstantOp) for op in program.module.walk()) == 1 and not program.state
+    (state,) = import_program(read, (torch.ones(3),)).state.values()
+    assert state is c, "what it holds may have changed by the next call"
     program = import_program(write, (torch.ones(3),))
     assert [(a.name.startswith("_tensor_constant"), a.kind) for a in program.arguments] == [(True, "constant"), (False, "input")]
     (state,) = program.state.values()

@@ -20,7 +20,7 @@ from compiler.driver import main
 from compiler.errors import CompileError
 from compiler.export.decoder import DecodeError, check_module
 from compiler.validation.artifact import check_artifact
-from tests.programs import cache_step
+from tests.stablehlo_programs import cache_step
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,7 +31,7 @@ import os, random, signal, sys, time
 import torch
 from compiler.export import artifact
 from compiler.validation.artifact import check_artifact
-from tests.programs import Binding, OutputSource, TensorType, contiguous, executable, signature
+from tests.stablehlo_programs import Binding, OutputSource, TensorType, contiguous, executable, signature
 
 directory, way = sys.argv[1:]
 count = 40_000

@@ -17,7 +17,7 @@ from compiler.export.signature import Alias, Binding, OutputSource, Signature, T
 from compiler.program import Leaf
 from compiler.runtime.executable import Executable
 from compiler.runtime.statistics import full_copies, memory_stats, optimized_hlo
-from tests.programs import aligned, cache_step, contiguous, executable, leaves_of, signature
+from tests.stablehlo_programs import aligned, cache_step, contiguous, executable, leaves_of, signature
 
 
 def numbers(*sizes: int) -> torch.Tensor:
