@@ -125,7 +125,8 @@ class Judge(TorchDispatchMode):
         if name.startswith(("add", "sub", "mul", "_foreach_mul")) and any(t.dtype.is_complex for t in operands):
             if name.startswith(("mul", "_foreach_mul")) or kwargs.get("alpha", 1) != 1:
                 raise Unfit("value", "a complex product: the sign of its zeros depends on how it is computed")
-        if name.strip("_") in ("neg", "foreach_neg") and any(t.dtype.is_complex for t in operands):
+        negates = name.strip("_") in ("neg", "foreach_neg") or any(t.is_neg() for t in operands)
+        if negates and any(t.dtype.is_complex for t in operands):
             raise Unfit("value", "a complex negation: eager's vector kernel computes 0 - x, which has another sign of zero")
         unsigned = {t.dtype for t in operands} | {dtype, *(a for a in args if isinstance(a, torch.dtype))}
         if torch.uint8 in unsigned and not all(_is_positive(t) for t in looked_at if t.dtype in _LIMITS):
