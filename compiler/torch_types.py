@@ -12,19 +12,9 @@ from xdsl.ir import Attribute
 
 import compiler.random_bits  # registers an operator of the IR  # noqa: F401
 from compiler.errors import CompileError
+from compiler.export.elements import DTYPES
 from dialects.fx import Constant, Operand
 from dialects.types import element_name
-
-DTYPES: dict[str, torch.dtype] = {
-    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
-    "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
-    "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "i1": torch.bool,
-    "ui64": torch.uint64, "ui32": torch.uint32, "ui16": torch.uint16, "ui8": torch.uint8,
-    "complex<f32>": torch.complex64, "complex<f64>": torch.complex128,
-}  # fmt: skip
-"""MLIR spelling -> PyTorch's dtype."""
-
-ELEMENT_OF: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 
 _CONSTANTS: dict[str, Callable[[str], Any]] = {
     "memory_format": lambda text: getattr(torch, text),

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
 from compiler.errors import UnsupportedError
-from compiler.torch_types import ELEMENT_OF
+from compiler.export.elements import ELEMENTS as ELEMENT_OF
 from dialects.types import DYNAMIC, ELEMENTS, handle_type
 
 ALIGNMENT = 16
