@@ -21,10 +21,11 @@ from dataclasses import asdict, dataclass
 import jaxlib.xla_client  # noqa: F401  # loaded once, for every child
 import torch
 
-from tools.fuzz.check import Verdict, check
+from tools.fuzz.check import check
 from tools.fuzz.generate import Options, generate
 from tools.fuzz.modes import MODES
 from tools.fuzz.program import Program
+from tools.fuzz.verdict import Verdict
 
 SECONDS = 60.0
 """How long one program may take."""
