@@ -140,6 +140,10 @@ def _probe(graph: fx.GraphModule) -> None:
     graph.recompile()
 
 
+def _is_uninitialised(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.name.split("::")[1].startswith(("empty", "new_empty"))
+
+
 def _changed(node: fx.Node) -> list[fx.Node]:
     """The tensors that a call writes, or the new one that it makes."""
     assert isinstance(node.target, OpOverload)
@@ -148,5 +152,5 @@ def _changed(node: fx.Node) -> list[fx.Node]:
         if formal.alias_info is not None and formal.alias_info.is_write:
             given = node.args[number] if number < len(node.args) else node.kwargs.get(formal.name)
             found += [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
-    fresh = all(r.alias_info is None for r in node.target._schema.returns)
+    fresh = all(r.alias_info is None for r in node.target._schema.returns) and not _is_uninitialised(node)
     return found + ([node] if fresh and isinstance(node.meta.get("val"), torch.Tensor) else [])

@@ -21,7 +21,7 @@ from tools.fuzz.clones import Clones
 from tools.fuzz.generate import Options
 from tools.fuzz.observe import observe
 from tools.fuzz.program import Program
-from tools.fuzz.pure_graph import served, writes_shared_memory
+from tools.fuzz.pure_graph import served, writes_elsewhere
 from tools.fuzz.verdict import Verdict, general
 
 Runner = Callable[..., Any]
@@ -211,7 +211,7 @@ class Fx(Beside):
 
     def is_refused(self, program: Program) -> bool:
         """Inputs of a pure graph are independent, and a result is all of an input or none of it."""
-        return program.order_dependent or writes_shared_memory(program)
+        return program.order_dependent or writes_elsewhere(program)
 
 
 MODES: dict[str, Mode] = {

@@ -63,7 +63,7 @@ class Observation:
         if not pure and (extra := {k for k in set(other.bumped) - set(self.bumped) if self.storages[k] not in written}):
             found.append(f"versions of arguments {sorted(extra)} are bumped, and nobody wrote them")
         if pure:
-            mine, theirs = ({each[:3] for each in o.sharing} for o in (self, other))
+            mine, theirs = ({each[:3] for each in o.sharing if o.outputs[each[0]].values} for o in (self, other))
             return found + [f"output {o} should share nothing with {kind} {n}" for o, kind, n in sorted(theirs - mine)]
         for output, kind, number, relation in sorted(self.sharing - other.sharing):
             found.append(f"output {output} should be {relation} of {kind} {number}")

@@ -17,7 +17,8 @@ from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError
 from compiler.integrations.vllm_neuron import AliasingOutputRewritePass, FXPassManager, InPlaceToOutOfPlacePass
-from tools.fuzz.observe import bytes_of_storage
+from tools.fuzz.judge import offsets
+from tools.fuzz.observe import bytes_of_storage, observe
 from tools.fuzz.program import Program
 from tools.replay_artifact import assign
 
@@ -112,15 +113,17 @@ def rewritten(graph: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable
     return call
 
 
-def writes_shared_memory(program: Program) -> bool:
-    """Whether eager writes memory that several arguments of the program share."""
+def writes_elsewhere(program: Program) -> bool:
+    """Whether eager writes memory that several arguments of the program share, or bytes that are no elements of one."""
     storages = [a.storage for a in program.arguments]
     arguments = program.make_arguments()
-    versions = [a._version for a in arguments]
-    with torch.no_grad():
-        program.function()(*arguments)
-    written = {s for s, a, v in zip(storages, arguments, versions, strict=True) if a._version != v}
-    return any(storages.count(storage) > 1 for storage in written)
+    right = observe(program.function(), arguments)
+    shared = any(storages.count(storages[n]) > 1 for n in right.bumped)
+    return shared or any(
+        changed and byte not in set(offsets(a).tolist())
+        for a, old, new in zip(program.make_arguments(), map(bytes_of_storage, program.make_arguments()), right.memory, strict=True)
+        for byte, changed in enumerate(x != y for x, y in zip(old, new, strict=True))
+    )
 
 
 def _writes(node: fx.Node) -> bool:
