@@ -139,6 +139,18 @@ def test_unfit_programs_are_rejected(text: str, kind: str) -> None:
     assert caught.value.kind == kind
 
 
+def test_only_the_payload_of_a_bf16_nan_in_a_scatter_is_not_compared() -> None:
+    index = torch.tensor([[0], [1]])
+    for dtype, bits, fits in (
+        (torch.bfloat16, -2, False), (torch.bfloat16, -1, True), (torch.bfloat16, 3, True), (torch.float16, -2, True),
+    ):  # fmt: skip
+        memory = torch.full((2, 2), bits, dtype=torch.int16).view(dtype)
+        with contextlib.nullcontext() if fits else pytest.raises(judge.Unfit, match="NaN of bf16"), judge.Judge():
+            memory.scatter_(1, index, 1.0)
+        with judge.Judge():
+            memory.index_copy_(0, torch.tensor([0]), memory[1:].clone())
+
+
 @pytest.mark.parametrize("negate", [torch.neg, torch.Tensor.neg_, lambda t: torch._foreach_neg_([t])])
 def test_the_sign_of_zero_of_a_complex_negation_is_not_compared(negate: Callable[[torch.Tensor], object]) -> None:
     for kind, fits in ((torch.float32, True), (torch.complex64, False)):
