@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,11 +47,15 @@ def test_corpus(mode: str) -> None:
     command("tools.fuzz", "--mode", mode, "--children", 1, "--replay", *CORPUS)
 
 
-@pytest.mark.parametrize(("mode", "count"), [("compile", 500), ("values", 200), ("roundtrip", 60), ("replay", 60)])
+COUNTS = {"compile": 260, "values": 80, "roundtrip": 40, "replay": 30, "fx": 50, "clones": 30, "validate": 20}
+
+
+@pytest.mark.parametrize(("mode", "count"), COUNTS.items())
 def test_fresh_programs(mode: str, count: int) -> None:
     last = command("tools.fuzz", count, "--mode", mode, "--seed", 1_000_000, "--children", 1).splitlines()[-1]
-    refused = int(last.rsplit(", ", 1)[1].split()[0])
-    assert refused <= count // 100, last
+    figures = {kind: int(number) for number, kind in re.findall(r"(\d+) (\w+)", last.split(": ", 2)[2])}
+    assert figures["refused"] <= count // 100, last
+    assert figures.get("missed", 0) <= count // 10, last
 
 
 def test_malformed_inputs() -> None:
