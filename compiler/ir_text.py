@@ -17,13 +17,14 @@ from dialects.alias import Alias
 from dialects.control import Control
 from dialects.fx import Fx
 from dialects.ir_parser import IRParser
+from dialects.nki import Nki
 from dialects.vllm_ir import VllmIr
 
 
 def make_context(allow_unregistered: bool = False) -> Context:
     """A fresh context with every dialect of the project."""
     context = Context(allow_unregistered=allow_unregistered)
-    for dialect in (Builtin, Func, Fx, Control, Alias, VllmIr):
+    for dialect in (Builtin, Func, Fx, Control, Nki, Alias, VllmIr):
         context.load_dialect(dialect)
     return context
 

@@ -19,7 +19,8 @@ from xdsl.passes import ModulePass
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
-from dialects.fx import CallOp, ValueCallOp, integer
+from dialects.calls import HandleCall, ValueCall
+from dialects.fx import integer
 
 Groups = tuple[tuple[int, ...], ...]
 NAMESPACES = frozenset({"_c10d_functional", "c10d_functional", "_c10d_functional_autograd"})
@@ -50,7 +51,7 @@ def resolve_replica_groups(module: ModuleOp, groups: Mapping[str, Sequence[Seque
     known = {name: checked(name, partition) for name, partition in groups.items()}
     count = 0
     for op in module.walk():
-        if not isinstance(op, (CallOp, ValueCallOp)) or op.target.data.partition(".")[0] not in NAMESPACES:
+        if not isinstance(op, (HandleCall, ValueCall)) or op.target.data.partition(".")[0] not in NAMESPACES:
             continue
         # The schemas of all collectives end with the process group; `wait_tensor` has none.
         last = op.arguments.data[-1] if op.arguments.data else None
