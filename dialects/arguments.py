@@ -69,6 +69,23 @@ class Constant(Data[str]):
         printer.print_string(">")
 
 
+@irdl_attr_definition
+class Numbers(Data[tuple[int, ...]]):
+    """A list of integers among the properties of a call."""
+
+    name = "fx.numbers"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int, ...]:
+        def number() -> int:
+            return parser.parse_integer(allow_boolean=False)
+
+        return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, number))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<" + ", ".join(map(str, self.data)) + ">")
+
+
 NONE = NoneType()
 
 
@@ -244,4 +261,4 @@ def verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keyword
         raise VerifyException(f"arguments name operands {named}, expected each of 0..{len(op.operands) - 1} once")
 
 
-__all__ = ["CallArguments", "Constant", "NONE", "Operand", "boolean", "integer", "operand_numbers", "real", "verify_arguments"]
+__all__ = ["CallArguments", "Constant", "NONE", "Numbers", "Operand", "boolean", "integer", "operand_numbers", "real", "verify_arguments"]

@@ -40,6 +40,7 @@ from dialects.arguments import (
     NONE,
     CallArguments,
     Constant,
+    Numbers,
     Operand,
     boolean,
     integer,
@@ -241,7 +242,7 @@ def _verify_window(window: Window, base: TensorType[Attribute], value: TensorTyp
 Fx = Dialect(
     "fx",
     [CallOp, ValueCallOp, ExtractOp, InsertOp, ReinterpretOp, EmptyOp, ConstantOp, SymbolOp],
-    [Operand, Constant, ValueForm],
+    [Operand, Constant, Numbers, ValueForm],
 )
 
 __all__ = ["CallArguments", "CallOp", "Constant", "ConstantOp", "EmptyOp", "ExtractOp", "Fx", "InsertOp", "NONE", "Operand",

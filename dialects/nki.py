@@ -33,22 +33,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.arguments import CallArguments, Operand, operand_numbers, verify_arguments
+from dialects.arguments import CallArguments, Numbers, Operand, operand_numbers, verify_arguments
 from dialects.calls import HandleCall, OperatorCall, ValueCall
-
-
-@irdl_attr_definition
-class Grid(Data[tuple[int, ...]]):
-    """How many instances of a kernel run, per dimension."""
-
-    name = "nki.grid"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[int, ...]:
-        return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parser.parse_integer))
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<" + ", ".join(map(str, self.data)) + ">")
 
 
 @irdl_attr_definition
@@ -90,7 +76,7 @@ class KernelCall(OperatorCall):
     arguments: ArrayAttr[Attribute] = prop_def(ArrayAttr)
     keywords: DictionaryAttr | None = opt_prop_def(DictionaryAttr)
     kernel_idx = prop_def(IntegerAttr.constr(i64))
-    grid = prop_def(Grid)
+    grid = prop_def(Numbers)
     backend_config = prop_def(StringAttr)
     operand_output_aliases = prop_def(Stored)
     arg_names = opt_prop_def(ArrayAttr[StringAttr])
@@ -212,6 +198,6 @@ def has_collectives(configuration: str) -> bool:
     return isinstance(found, dict) and bool(found.get("has_collectives"))
 
 
-Nki = Dialect("nki", [CallOp, ValueCallOp], [Grid, Stored])
+Nki = Dialect("nki", [CallOp, ValueCallOp], [Stored])
 
-__all__ = ["CallOp", "Grid", "KernelCall", "Nki", "Stored", "ValueCallOp", "has_collectives"]
+__all__ = ["CallOp", "KernelCall", "Nki", "Stored", "ValueCallOp", "has_collectives"]

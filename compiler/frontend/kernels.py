@@ -20,9 +20,9 @@ from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Handle, element_of
 from compiler.frontend.recording import Expansion, Made, Slot, Step
 from dialects.alias import Effects, ResultAlias, effects, results
-from dialects.arguments import Constant, Operand, integer
+from dialects.arguments import Constant, Numbers, Operand, integer
 from dialects.calls import ValueForm, ValueFormData, ValueOutput
-from dialects.nki import CallOp, Grid, Stored, has_collectives
+from dialects.nki import CallOp, Stored, has_collectives
 from dialects.types import ELEMENTS, row_major
 
 
@@ -208,7 +208,7 @@ def _properties(target: str, call: KernelCall) -> dict[str, Attribute]:
         "target": StringAttr(target),
         "arguments": form(call.args),
         "kernel_idx": integer(call.kernel_idx),
-        "grid": Grid(call.grid),
+        "grid": Numbers(call.grid),
         "backend_config": StringAttr(call.backend_config),
         "operand_output_aliases": Stored(tuple(sorted((position, result) for result, position in call.aliases.items()))),
         "constant_args_key": integer(call.constant_args_key),

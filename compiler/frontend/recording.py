@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Operation
 
 from compiler.errors import UnsupportedError
 from compiler.frontend import random
+from compiler.frontend.collectives import collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
 from compiler.frontend.schemas import (
@@ -412,7 +413,8 @@ class Recorder(TorchDispatchMode):
             properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
         types = tuple(m.form.type for m in made)
-        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))
+        op, properties = collective(name, properties) or (CallOp, properties)
+        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written, op))
 
     def _structure(self, out: Any) -> Any:
         if isinstance(out, torch.Tensor):

@@ -81,6 +81,7 @@ class _Function:
         self._types: dict[int, type_name] = {}
         self._locations: dict[int, ir.Location] = {}
         self._handlers: dict[type[Operation], Callable[[Any], None]] = {
+            ValueCall: self._value_call,
             ExtractOp: self._extract,
             InsertOp: self._insert,
             ReinterpretOp: self._reinterpret,
@@ -135,9 +136,7 @@ class _Function:
             self.failed.update(op.results)
             self._note_missing(op)
             return
-        handler: Callable[[Any], None] | None = self._handlers.get(type(op))
-        if isinstance(op, ValueCall):
-            handler = self._value_call
+        handler = self._handlers.get(ValueCall if isinstance(op, ValueCall) else type(op))
         if handler is None:
             self._refuse(op, f"{_describe(op)}: no lowering")
             return
