@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneType, StringAttr, i1
@@ -16,6 +16,9 @@ from compiler.export.elements import DTYPES
 from dialects.arguments import Constant, Numbers, Operand
 from dialects.nki import Stored
 from dialects.types import element_name
+
+if TYPE_CHECKING:
+    from compiler.transforms.write_nki_backend_config import TensorSpec
 
 _CONSTANTS: dict[str, Callable[[str], Any]] = {
     "memory_format": lambda text: getattr(torch, text),
@@ -36,6 +39,11 @@ def overload(target: str) -> Callable[..., Any]:
         return getattr(getattr(getattr(torch.ops, namespace), name), variant)
     except (AttributeError, IndexError):
         raise CompileError(f"PyTorch knows no operator overload {target}") from None
+
+
+def meta_tensor(spec: TensorSpec) -> torch.Tensor:
+    """A tensor without contents, for a kernel compiler that looks at types and shapes."""
+    return torch.empty_strided(spec.shape, spec.strides, dtype=DTYPES[spec.dtype], device="meta")
 
 
 def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:

@@ -33,8 +33,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from dialects.alias import ResultAlias, effects, results
 from dialects.arguments import CallArguments, Numbers, Operand, operand_numbers, verify_arguments
-from dialects.calls import HandleCall, OperatorCall, ValueCall
+from dialects.calls import HandleCall, OperatorCall, ValueCall, ValueForm, ValueFormData, ValueOutput
 
 
 @irdl_attr_definition
@@ -189,6 +190,22 @@ class ValueCallOp(KernelCall, ValueCall):
         super().verify_()
 
 
+def memory_of_kernel(
+    target: str, operands: int, outs: int, stored: Sequence[tuple[int, int]]
+) -> dict[str, Attribute]:
+    """What a compiled kernel does to memory, as properties of a `nki.call`; `stored` holds pairs (operand, result)."""
+    owner = {result: operand for operand, result in stored}
+    written = sorted(owner.values())
+    properties: dict[str, Attribute] = {
+        "effects": effects(range(operands), written),
+        "aliases": results([ResultAlias("same", owner[n]) if n in owner else ResultAlias("fresh") for n in range(outs)]),
+    }
+    if written:
+        outputs = [ValueOutput("write", owner[n]) if n in owner else ValueOutput("result", n) for n in range(outs)]
+        properties["value"] = ValueForm(ValueFormData(target, tuple(outputs)))
+    return properties
+
+
 def has_collectives(configuration: str) -> bool:
     """Whether a configuration, base64 of JSON, says that the kernel talks to other ranks."""
     try:
@@ -200,4 +217,4 @@ def has_collectives(configuration: str) -> bool:
 
 Nki = Dialect("nki", [CallOp, ValueCallOp], [Stored])
 
-__all__ = ["CallOp", "KernelCall", "Nki", "Stored", "ValueCallOp", "has_collectives"]
+__all__ = ["CallOp", "KernelCall", "Nki", "Stored", "ValueCallOp", "has_collectives", "memory_of_kernel"]

@@ -17,13 +17,12 @@ from xdsl.ir import Attribute
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.constants import attribute
 from compiler.frontend.expansion import Expander
-from compiler.frontend.forms import Handle, element_of
+from compiler.frontend.forms import Handle
 from compiler.frontend.recording import Expansion, Made, Slot, Step
-from dialects.alias import Effects, ResultAlias, effects, results
+from dialects.alias import Effects, ResultAlias, results
 from dialects.arguments import Constant, Numbers, Operand, integer
-from dialects.calls import ValueForm, ValueFormData, ValueOutput
-from dialects.nki import CallOp, Stored, has_collectives
-from dialects.types import ELEMENTS, row_major
+from dialects.nki import CallOp, Stored, has_collectives, memory_of_kernel
+from dialects.types import row_major
 
 
 @dataclass(frozen=True)
@@ -115,49 +114,34 @@ def expand_kernel(
     outs, out = expander.results_of(target, args, kwargs)
     numbers = _operand_numbers(call.args)
     owner = {result: _owner(name, numbers, result, position) for result, position in call.aliases.items()}
+    if max(owner, default=-1) >= len(outs):
+        raise CompileError(f"the alias table of kernel {name} names result {max(owner)} of {len(outs)}")
+    if len(set(owner.values())) < len(owner):
+        raise CompileError(f"two results of kernel {name} are the new value of one operand")
     made: list[Made] = []
-    entries: list[ResultAlias] = []
-    outputs: list[ValueOutput] = []
     for number, tensor in enumerate(outs):
-        operand = owner.pop(number, None)
+        given = operands[owner[number]].form if number in owner else None
         shape = tuple(tensor.shape)
-        if operand is None:
-            form = expander.forms.get(tensor.dtype, shape, row_major(shape), 0, "")
-            made.append(Made(form, -1, tensor.numel() * ELEMENTS[element_of(tensor.dtype)][1]))
-            entries.append(ResultAlias("fresh" if call.configured else "may"))
-            outputs.append(ValueOutput("result", number))
-            continue
-        form = operands[operand].form
-        if call.pure:
-            form = expander.forms.get(form.dtype, form.sizes, row_major(form.sizes), 0, "")
-        if (form.dtype, form.sizes) != (tensor.dtype, shape):
+        if given is not None and (given.dtype, given.sizes) != (tensor.dtype, shape):
             raise CompileError(
                 f"result {number} of kernel {name} is {tensor.dtype} {list(shape)}, but the operand it is the new value "
-                f"of is {form.dtype} {list(form.sizes)}"
+                f"of is {given.dtype} {list(given.sizes)}"
             )
-        if call.pure:
-            made.append(Made(form, -1, tensor.numel() * tensor.element_size()))
-            entries.append(ResultAlias("fresh"))
-            continue
-        made.append(Made(form, operand, 0))
-        entries.append(ResultAlias("same", operand))
-        outputs.append(ValueOutput("write", operand))
-    if owner:
-        raise CompileError(f"the alias table of kernel {name} names result {min(owner)} of {len(outs)}")
-    written = sorted(o.index for o in outputs if o.kind == "write")
-    if len(set(written)) < len(written):
-        raise CompileError(f"two results of kernel {name} are the new value of one operand")
-    properties = _properties(f"higher_order.{name}", call)
-    properties["effects"] = effects(range(len(operands)), written) if call.configured else Effects(None)
-    properties["aliases"] = results(entries)
-    if written:
-        properties["value"] = ValueForm(ValueFormData(f"higher_order.{name}", tuple(outputs)))
-    numbers_ = tuple(range(len(operands)))
-    changed = tuple(written) if call.configured else numbers_
-    step = Step(properties, numbers_, tuple(m.form.type for m in made), tuple(made), changed, CallOp)
+        if given is not None and not call.pure:
+            made.append(Made(given, owner[number], 0))
+        else:
+            fresh = expander.forms.get(tensor.dtype, shape, row_major(shape), 0, "")
+            made.append(Made(fresh, -1, tensor.numel() * tensor.element_size()))
+    count, overload = len(operands), f"higher_order.{name}"
+    stored = () if call.pure else tuple((operand, result) for result, operand in owner.items())
+    properties = _properties(overload, call) | memory_of_kernel(overload, count, len(outs), stored)
+    written = tuple(sorted(operand for operand, _ in stored))
+    if not call.configured:
+        properties |= {"effects": Effects(None), "aliases": results([ResultAlias("may")] * len(outs))}
+        written = tuple(range(count))
+    step = Step(properties, tuple(range(count)), tuple(m.form.type for m in made), tuple(made), written, CallOp)
     tree = pytree.tree_structure(out)
-    slots = [Slot(len(operands) + n) for n in range(len(outs))]
-    return Expansion((step,), pytree.tree_unflatten(slots, tree), ()), operands
+    return Expansion((step,), pytree.tree_unflatten([Slot(count + n) for n in range(len(outs))], tree), ()), operands
 
 
 def _handles(value: Any) -> Iterator[Handle]:

@@ -73,7 +73,7 @@ def resolve_replica_groups(
 
     Raises:
         UnsupportedError: the ranks of a process group, or where the ranks of a permutation send, are not known.
-        CompileError: a partition does not cover the world, or its groups differ in width.
+        CompileError: a partition does not cover the world, its groups differ in width, or there are two worlds.
     """
     known = {name: checked(name, partition) for name, partition in groups.items()}
     count, channel = 0, 1
@@ -89,6 +89,7 @@ def resolve_replica_groups(
             known[name] = _ask(op, name, resolver)
         op.groups = Groups(known[name])
         count += 1
+        _refuse_other_world(op, name, known)
         if isinstance(op, AllToAll):
             _make_permutation(op, name, known[name], (permutations or {}).get(name, ()), rank)
     return count
@@ -105,6 +106,18 @@ def _ask(op: Operation, name: str, resolver: Callable[[str], Sequence[Sequence[i
         return checked(name, resolver(name))
     except CompileError as error:
         raise type(error)(error.message, location=location, node=node, hint=error.hint) from None
+
+
+def _refuse_other_world(op: Operation, name: str, known: Mapping[str, Partition]) -> None:
+    """The groups of a program are partitions of one world."""
+    worlds = {other: sum(map(len, groups)) for other, groups in known.items()}
+    other = next((other for other, size in worlds.items() if size != worlds[name]), None)
+    if other is not None:
+        location, node = source_of(op)
+        raise CompileError(
+            f"process group {name!r} is part of a world of {worlds[name]} ranks, {other!r} of one of {worlds[other]}",
+            location=location, node=node,
+        )  # fmt: skip
 
 
 def _make_permutation(op: AllToAll, name: str, groups: Partition, given: Sequence[Sequence[int]], rank: int | None) -> None:

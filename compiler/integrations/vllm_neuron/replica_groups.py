@@ -61,7 +61,7 @@ def group_name(node: fx.Node) -> str | None:
     for position, formal in enumerate(overload._schema.arguments):
         if formal.name == "group_name":
             found = node.args[position] if position < len(node.args) else node.kwargs.get("group_name")
-            return str(found)
+            return str(getattr(found, "group_name", found))  # newer PyTorch passes the group itself
     return None
 
 
