@@ -32,7 +32,7 @@ from compiler.transforms.print_alias import PrintAlias
 from compiler.validation.checks import Checks, Validation
 from compiler.verify import verify
 from dialects.alias import DONATED
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 TARGETS = ("xla", "neuron")
 
@@ -72,7 +72,7 @@ def compile_program(
         mark_donated(imported, donate)
     function = entry(imported.module)
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
-    stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
+    stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, HandleCall) and op.effects.writes())
     checks = Validation(captured, imported) if validate else Checks()
     if has_writers_without_twin(function):
         with stages.measure("eliminate clones"):

@@ -13,7 +13,8 @@ from xdsl.ir import Attribute
 import compiler.random_bits  # registers an operator of the IR  # noqa: F401
 from compiler.errors import CompileError
 from compiler.export.elements import DTYPES
-from dialects.fx import Constant, Operand
+from dialects.arguments import Constant, Numbers, Operand
+from dialects.nki import Stored
 from dialects.types import element_name
 
 _CONSTANTS: dict[str, Callable[[str], Any]] = {
@@ -55,6 +56,10 @@ def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:
         case DictionaryAttr():
             parts = [python_argument(argument.data[k], operands) for k in ("real", "imag")]
             return complex(*parts)
+        case Numbers():
+            return list(argument.data)
+        case Stored():
+            return dict(argument.data)
         case Constant():
             kind, _, text = argument.data.partition(":")
             if kind not in _CONSTANTS:

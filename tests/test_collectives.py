@@ -156,7 +156,7 @@ def test_partitions_that_are_none_are_refused(groups) -> None:
 
 def test_groups_are_listed_the_same_on_every_rank() -> None:
     """Whatever group a rank resolves first, the module says the whole partition, in the field that every reader knows."""
-    from compiler.transforms.resolve_replica_groups import partition
+    from compiler.process_groups import partition
 
     protos = set()
     for rank in range(8):

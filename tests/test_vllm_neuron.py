@@ -13,7 +13,7 @@ from torch import fx
 
 from compiler.errors import UnsupportedError
 from compiler.integrations import vllm_neuron as neuron
-from compiler.transforms.resolve_replica_groups import partition
+from compiler.process_groups import partition
 
 
 def served(case: FxCase, gm: fx.GraphModule, found: dict) -> None:

@@ -20,7 +20,7 @@ from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
 from dialects.alias import Root as RootAttr
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 Objective = Literal["bytes", "count"]
 
@@ -34,8 +34,8 @@ class ClonePlan:
 
     analysis: AliasAnalysis
     removed: tuple[Copy, ...]
-    kept: tuple[tuple[CallOp, Remark], ...]
-    standing: tuple[tuple[Conflict, frozenset[CallOp]], ...]
+    kept: tuple[tuple[HandleCall, Remark], ...]
+    standing: tuple[tuple[Conflict, frozenset[HandleCall]], ...]
     cost: int
 
 
@@ -46,7 +46,7 @@ def plan_clones(
     fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
     copies, refusals = find_copies(analysis, objection)
-    reasons: dict[CallOp, Remark] = {}
+    reasons: dict[HandleCall, Remark] = {}
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     weights = _weights(copies, objective)
@@ -58,7 +58,7 @@ def plan_clones(
     for number, conflict in against.items():
         reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
     removed = tuple(copy for copy in copies if copy.op not in reasons)
-    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
+    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, HandleCall) and op in reasons)
     standing = tuple(
         (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
         for conflict in conflicts
@@ -76,7 +76,7 @@ def _weights(copies: list[Copy], objective: Objective) -> list[int]:
 
 
 def _settle(
-    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[CallOp, Remark]
+    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
 ) -> tuple[frozenset[int], list[Conflict]]:
     """The copies to keep, and the conflicts that say why. Copies that layout alone decides get their reason at once."""
     given, donated, protected = _argument_roots(analysis)

@@ -22,8 +22,8 @@ from compiler.analysis.interference import Atoms, Class, Copy, Interference, Tou
 from compiler.analysis.layout import same_strides
 from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp
 from dialects.types import Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
@@ -110,9 +110,9 @@ class Judge:
                 remove = frozenset({copy.number})
             if reason:
                 yield Conflict("layout", Clause(path, remove), op, None, reason)
-        elif isinstance(op, CallOp) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
+        elif isinstance(op, HandleCall) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
             yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind == "view" and alias.operand == number:
                     size = element_size(result)
@@ -121,7 +121,7 @@ class Judge:
 
     def _reads_layout(self, op: Operation, number: int, handle: SSAValue, root: Root) -> str:
         """How the op can see the strides of its operand, or "" when it cannot."""
-        if not isinstance(op, CallOp) or op.effects.data is None:
+        if not isinstance(op, HandleCall) or op.effects.data is None:
             return "it may look at strides"
         if not op.target.data.startswith("aten."):
             return "it may look at raw memory"
@@ -151,7 +151,7 @@ class Judge:
             return False
         for use in result.uses:
             op = use.operation
-            if depth == 0 or not isinstance(op, CallOp) or op.effects.data is None:
+            if depth == 0 or not isinstance(op, HandleCall) or op.effects.data is None:
                 return True
             if not op.target.data.startswith("aten.") or use.index not in (op.effects.reads() or ()):
                 return True
@@ -337,7 +337,7 @@ class _Run:
 
     def _moved_values(self, op: Operation, touch: Touch, touched: list[Touch]) -> np.ndarray | None:
         """The values that a `copy_` moves to the same bytes of joined memory: those of its source, not new ones."""
-        if not isinstance(op, CallOp) or op.target.data not in OVERWRITING or len(op.args) < 2:
+        if not isinstance(op, HandleCall) or op.target.data not in OVERWRITING or len(op.args) < 2:
             return None
         source = next((t for t in touched if t.handle is op.args[1]), None)
         if source is None or touch.handle is not op.args[0] or self._window(touch) != self._window(source):
@@ -363,7 +363,7 @@ class _Run:
                     continue
                 if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
                     continue
-                if not (first.writes and second.writes) and isinstance(op, CallOp) and op.pointwise is not None:
+                if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
                     if (window := self._window(first)) is not None and window == self._window(second):
                         continue
                 self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)

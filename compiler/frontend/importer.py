@@ -46,7 +46,7 @@ from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
-from dialects.fx import CallOp, ConstantOp, SymbolOp
+from dialects.fx import ConstantOp
 from dialects.types import DYNAMIC
 
 
@@ -69,9 +69,6 @@ _INLINED = {
 """Higher-order operators that just call a subgraph: the position of the subgraph among the arguments."""
 
 _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
-
-
-_OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
 
 
 class Importer:
@@ -303,7 +300,7 @@ class Importer:
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
-            op = _OPERATIONS[step.kind].create(
+            op = step.op.create(
                 operands=[slots[i].value for i in step.operands],
                 result_types=step.types,
                 properties=dict(step.properties),

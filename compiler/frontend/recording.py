@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAttr, UnitAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from compiler.errors import UnsupportedError
 from compiler.frontend import random
+from compiler.frontend.collectives import collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
 from compiler.frontend.schemas import (
@@ -33,7 +34,8 @@ from compiler.frontend.schemas import (
     writes_now,
 )
 from dialects.alias import ResultAlias, effects, results
-from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
+from dialects.calls import ValueForm, ValueFormData, ValueOutput
+from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
 from dialects.types import DYNAMIC, row_major
 
 
@@ -55,14 +57,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation to emit; `written` holds the slots it writes."""
+    """One operation to emit, of type `op`; `written` holds the slots it writes."""
 
     properties: dict[str, Attribute]
     operands: tuple[int, ...]
     types: tuple[Attribute, ...]
     made: tuple[Made, ...]
     written: tuple[int, ...] = ()
-    kind: Literal["call", "constant", "symbol"] = "call"
+    op: type[Operation] = CallOp
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ class Recorder(TorchDispatchMode):
             data = constant_data(tensor)
         form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
         self._new_slot(tensor, form, memory)
-        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), kind="constant"))
+        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), op=ConstantOp))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = _tensors(result)
@@ -225,7 +227,7 @@ class Recorder(TorchDispatchMode):
         """The slot of a number known only at run time."""
         properties: dict[str, Attribute] = {"expression": StringAttr(str(value.node.expr))}
         form = self.forms.get(torch.int64, (), (), 0, "")  # a number has no geometry; its slot is never viewed
-        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), kind="symbol"))
+        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), op=SymbolOp))
         return self._new_slot(None, form, _Memory(0, 0))
 
     def _is_changed(self, tensor: torch.Tensor) -> bool:
@@ -411,7 +413,8 @@ class Recorder(TorchDispatchMode):
             properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
         types = tuple(m.form.type for m in made)
-        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))
+        op, properties = collective(name, properties) or (CallOp, properties)
+        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written, op))
 
     def _structure(self, out: Any) -> Any:
         if isinstance(out, torch.Tensor):

@@ -24,7 +24,7 @@ from compiler.integrations.fx_import import METADATA, Imported, import_host_grap
 from compiler.remarks import Remark, Site, render
 from compiler.transforms.eliminate_clones import apply_plan
 from compiler.transforms.hoist_reads import plan_with_hoisting
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import geometry
 
 Edit = tuple[tuple[fx.Node, fx.Node], ...]
@@ -76,7 +76,7 @@ def eliminate_clones(
     except CompileError as error:
         return CloneReport((), tuple(_unjudged(node, error) for node in graph.nodes if node.target in CLONES), 0)
 
-    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+    def objection(op: HandleCall, source: SSAValue, result: SSAValue) -> str:
         return _objection(op, source, result, imported)
 
     if hoist_reads:
@@ -117,7 +117,7 @@ def _node_is(op: Operation, imported: Imported) -> bool:
     return node is not None and imported.ops_of[node] == [op]
 
 
-def _objection(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> str:
+def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imported) -> str:
     """Why a copy cannot be taken out of the graph, or ""."""
     maker = result.owner
     for part in (op, maker):

@@ -27,6 +27,7 @@ from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
+from dialects.calls import HandleCall
 from dialects.fx import CallOp, Operand
 
 METADATA = ("val", "example_value")
@@ -143,7 +144,7 @@ class _HostImporter(Importer):
 
     def _written_since(self, first: int) -> bool:
         """Whether a node that failed half-way had already changed which handle an operand is."""
-        return any(isinstance(op, CallOp) and op.effects.writes() != () for op in self.ops[first:])
+        return any(isinstance(op, HandleCall) and op.effects.writes() != () for op in self.ops[first:])
 
     def _opaque(self, node: fx.Node, env: dict[fx.Node, Any], error: Exception) -> Any:
         """One call for a node whose inside is not known."""

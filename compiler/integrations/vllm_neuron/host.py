@@ -20,14 +20,15 @@ from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Handle
 from compiler.frontend.importer import Importer
 from compiler.frontend.inputs import Captured
-from compiler.frontend.kernels import READERS, KernelReader, is_kernel
+from compiler.frontend.kernels import READERS, KernelReader
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import captured_graph
 from compiler.integrations.vllm_neuron.devices import Call, map_devices
 from compiler.locations import node_name, source_of
 from compiler.program import Leaf, Program
 from compiler.reference import entry
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
+from dialects.nki import KernelCall
 from dialects.types import geometry
 
 NEUTRAL = "cpu"
@@ -185,8 +186,8 @@ def find_writes(host: HostProgram) -> Writes:
     writes = Writes({}, {})
     arguments = list(host.function.body.block.args)
     for op in host.function.body.block.ops:
-        written = op.effects.writes() if isinstance(op, CallOp) else None
-        if not isinstance(op, CallOp) or not written:
+        written = op.effects.writes() if isinstance(op, HandleCall) else None
+        if not isinstance(op, HandleCall) or not written:
             continue
         node = nodes.get(node_name(op.location))
         for operand in written:
@@ -197,7 +198,7 @@ def find_writes(host: HostProgram) -> Writes:
                 _refuse_sharing(host, memories, place.argument, node)
                 owner = arguments[place.argument]
                 whole = _same_window(owner.type, op.args[operand].type)
-                if node is not None and whole and is_kernel(op.target.data) and op.value is not None:
+                if node is not None and whole and isinstance(op, KernelCall) and op.value is not None:
                     outputs = op.value.data.outputs
                     result = next(r for r, o in enumerate(outputs) if o.kind == "write" and o.index == operand)
                     writes.kernels[place.argument] = Write(node, result)
