@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
@@ -21,10 +21,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from compiler.analysis.alias import argument_attributes, main_function
+from compiler.analysis.conflicts import ANY_LAYOUT
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
+from compiler.frontend.schemas import Facts, overload_name
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
 from dialects.fx import CallOp, Operand
@@ -58,6 +60,9 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     importer = _HostImporter(captured_graph(module, graph, example_inputs))
     program = importer.program()
     function = main_function(program.module)
+    for op, node in importer.node_of.items():
+        if isinstance(op, CallOp) and _takes_any_layout(op, node):
+            op.attributes[ANY_LAYOUT] = UnitAttr()
     names = set(donated)
     given_up: list[DictionaryAttr] = []
     for attributes in argument_attributes(function):
@@ -67,6 +72,21 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
         given_up.append(DictionaryAttr(attributes))
     function.arg_attrs = ArrayAttr(given_up)
     return Imported(function, importer.node_of, importer.ops_of, importer.env)
+
+
+def _takes_any_layout(op: CallOp, node: fx.Node) -> bool:
+    """Whether the node is a call of an operator that is tagged as one that takes operands with other strides."""
+    called: Any = node.target
+    if isinstance(called, OpOverloadPacket):
+        called = getattr(called, op.target.data.rsplit(".", 1)[-1], None)
+    return isinstance(called, OpOverload) and overload_name(called) == op.target.data and torch.Tag.flexible_layout in called.tags
+
+
+def parameter_operands(op: CallOp, form: Facts) -> dict[str, int]:
+    """Operand number of each parameter that is a single tensor of this call."""
+    positional = [p.name for p in form.parameters if not p.keyword_only]
+    named = [*zip(positional, op.arguments.data, strict=False), *(op.keywords.data.items() if op.keywords is not None else ())]
+    return {name: value.data for name, value in named if isinstance(value, Operand)}
 
 
 def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
@@ -235,4 +255,4 @@ def _declared(
     return Effects(None), lambda i: ResultAlias("may")
 
 
-__all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata"]
+__all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata", "parameter_operands"]
