@@ -17,7 +17,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
 
 from compiler.analysis.alias import AliasAnalysis, AliasKind, Root, argument_attributes, is_handle, main_function
 from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
@@ -82,7 +81,7 @@ class RemoveCopies(RewritePattern):
             "aliases": results([ResultAlias("view", 0)]),
         }
         call = CallOp.create(operands=[source], result_types=[source.type], properties=properties, location=op.location)
-        rewriter.insert_op(call, InsertPoint.before(op))
+        rewriter.insert(call)
         return call.outs[0]
 
     def _type(self, handle: SSAValue, root: Root) -> MemRefType:
