@@ -12,13 +12,15 @@ import time
 import warnings
 from dataclasses import dataclass
 
+import torch
+from fx_oracle import clone_nodes  # pyright: ignore[reportMissingImports]
 from torch import fx
 
 from compiler.integrations.fx_clones import CloneReport, eliminate_clones
 from tools.clones.brute_force import BruteForce
-from tools.clones.generate import OPS, clone_nodes, random_case
+from tools.clones.generate import random_case
 
-UNDECLARED = {OPS.reverse_into.default: ("dst",)}
+UNDECLARED = {torch.ops.aliascases.reverse_into.default: ("dst",)}
 """What the graphs' own operators overwrite; their schemas say "written"."""
 
 

@@ -6,7 +6,7 @@ import random
 
 import torch
 from custom_ops import OPS  # pyright: ignore[reportMissingImports]
-from fx_oracle import FxCase, Hand, clone_nodes  # pyright: ignore[reportMissingImports]
+from fx_oracle import FxCase, Hand  # pyright: ignore[reportMissingImports]
 from torch import fx
 
 A = torch.ops.aten
@@ -140,6 +140,3 @@ def random_case(seed: int, operations: int = 12, clones: int = 5) -> FxCase:
         f"random_{seed}", "clone_random", lambda: Maker(seed, operations, clones).hand, inputs, "random", "own", style="hand",
         donate=donated,
     )  # fmt: skip
-
-
-__all__ = ["OPS", "Maker", "clone_nodes", "random_case"]
