@@ -29,8 +29,10 @@ from dialects.types import Geometry
 OVERWRITING = frozenset({"aten.copy_.default"})
 """Operators whose written operand ends up with the elements of the other operand, index by index."""
 
-POSITIONED = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten._reshape_alias.default"})
-"""Views whose strides or position are arguments, not counted from the operand's."""
+POSITIONED = frozenset(
+    {"aten.as_strided.default", "aten.as_strided_.default", "aten._reshape_alias.default", "auto_functionalized_v2"}
+)
+"""What makes views whose strides or position are arguments, not counted from the operand's."""
 
 ANY_LAYOUT = "fx.flexible_layout"
 """Attribute of a call of an operator, not one of ATen's, that computes the same whatever strides its operands have."""

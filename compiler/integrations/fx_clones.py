@@ -136,6 +136,15 @@ def _unjudged(node: fx.Node, error: CompileError) -> Remark:
     return Remark(Site(str(node.target), node.name, str(node_source(node) or "")), 0, error.message)
 
 
+def _input(node: fx.Node, value: SSAValue, imported: Imported) -> fx.Node | None:
+    """The input of a node that evaluates to a handle."""
+    for source in node.all_input_nodes:
+        handle = imported.env[source]
+        if isinstance(handle, Handle) and handle.value is value:
+            return source
+    return None
+
+
 def _node_is(op: Operation, imported: Imported) -> bool:
     """Whether the op is all of its node."""
     node = imported.node_of.get(op)
@@ -148,6 +157,10 @@ def _objection(op: CallOp, source: SSAValue, result: SSAValue, imported: Importe
     for part in (op, maker):
         if not isinstance(part, Operation) or not _node_is(part, imported):
             return "it is a part of what its node does"
+        if not isinstance(imported.env[imported.node_of[part]], Handle):
+            return "it is not all that its node returns"
+    if any(_input(imported.node_of[op], value, imported) is None for value in op.args):
+        return "what it copies is no operand of its node"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
         return ""
     user = _chooses_by_strides(imported.node_of[op], imported)
@@ -202,11 +215,11 @@ class _Editor:
     def edit(self, copy: Copy) -> Edit:
         """The nodes that go with a copy, in order, each with what takes its place."""
         node = self.imported.node_of[copy.op]
-        filled = copy.result.owner is not copy.op
-        source = node.all_input_nodes[1 if filled else 0]
+        target, source = _input(node, copy.result, self.imported), _input(node, copy.source, self.imported)
+        assert source is not None, "a copy whose source is no input of its node stays"
         if copy.bytes == 0:
             source = self._alias(node, source)
-        return ((node, source), (node.all_input_nodes[0], source)) if filled else ((node, source),)
+        return ((node, source),) if target is None else ((node, source), (target, source))
 
     def _alias(self, node: fx.Node, source: fx.Node) -> fx.Node:
         """A view of all of the source, in front of the copy that it takes the place of: an object of its own."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
@@ -161,6 +162,11 @@ class _HostImporter(Importer):
             self.node_of.update((op, node) for op in self.ops[first:])
         return value
 
+    def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+        if target.name() == "control_deps" and isinstance(args[1], fx.GraphModule) and not kwargs:
+            return self.run(args[1], args[2:])  # what it waits for, it does not look at
+        return super()._higher_order(target, args, kwargs)
+
     def _written_since(self, first: int) -> bool:
         """Whether a node that failed half-way had already changed which handle an operand is."""
         return any(isinstance(op, CallOp) and op.effects.writes() != () for op in self.ops[first:])
@@ -172,7 +178,7 @@ class _HostImporter(Importer):
         handles = [h for h in pytree.tree_leaves((args, kwargs), is_leaf=_is_handle) if _is_handle(h)]
         handles = list({id(h): h for h in handles}.values())
         try:
-            value = metadata(node)
+            value = metadata(node) if node.users else None
         except CompileError:
             raise error from None
         tensors, tree = pytree.tree_flatten(value)
@@ -245,14 +251,45 @@ def _declared(
                 ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
             )
     if name in ("auto_functionalized", "auto_functionalized_v2") and args and isinstance(args[0], OpOverload):
-        # In place again before it runs: a writer of the operands it names, whose results may be these operands.
-        bases = kwargs.get("_all_bases", ())
-        written_names = [a.name for a in args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-        mutated = numbers([*bases, *(kwargs[n] for n in written_names if n in kwargs)])
-        return effects(every, mutated), lambda i: ResultAlias("may")
+        return _functionalized(args[0], kwargs, numbers, len(handles))
+    if name == "triton_kernel_wrapper_mutation" and isinstance(kwargs.get("kwargs"), dict):
+        named = kwargs["kwargs"]
+        return effects(every, numbers(named[n] for n in _written_by_kernel(node))), lambda i: ResultAlias("may")
     if name == "triton_kernel_wrapper_functional":
         return effects(every, ()), lambda i: ResultAlias("fresh")
     return Effects(None), lambda i: ResultAlias("may")
+
+
+def _functionalized(
+    op: OpOverload, kwargs: dict[str, Any], numbers: Callable[[Iterable[Any]], list[int]], count: int
+) -> tuple[Effects, Callable[[int], ResultAlias]]:
+    """What an auto-functionalised call declares. It writes in place again before it runs: a writer of the operands it names,
+    whose last results are these operands or copies of them."""
+    names = [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    written = kwargs["_all_bases"] if "_all_bases" in kwargs else [kwargs.get(name) for name in names]
+    first = max(1, len(op._schema.returns))
+
+    def alias(position: int) -> ResultAlias:
+        if position < first:
+            return ResultAlias("fresh")
+        operand = numbers(written[position - first : position - first + 1])
+        return ResultAlias("may", operand[0]) if len(operand) == 1 else ResultAlias("may")
+
+    lists = any(isinstance(value, (list, tuple)) for value in written) or any(str(r.type) != "Tensor" for r in op._schema.returns)
+    return effects(range(count), numbers(written)), (lambda i: ResultAlias("may")) if lists else alias
+
+
+def _written_by_kernel(node: fx.Node) -> list[str]:
+    """Names of the arguments that a Triton kernel writes, as far as PyTorch finds out; else all."""
+    kernel: Any = node.kwargs
+    named = kernel["kwargs"]
+    known = {name: metadata(value) if isinstance(value, fx.Node) else value for name, value in named.items()}
+    try:
+        return get_mutated_tensors(
+            kernel["kernel_idx"], kernel["constant_args_idx"], known, kernel.get("tma_descriptor_metadata", {})
+        )
+    except Exception:  # no Triton, no such kernel, or a kernel that its analysis does not understand
+        return list(named)
 
 
 __all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata", "parameter_operands"]
