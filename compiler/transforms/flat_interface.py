@@ -95,6 +95,11 @@ class _Flattener:
             if binding.written:
                 raise UnsupportedError(f"the constant {binding.name} is written", hint="make it an input of the program")
             return emitter.emit(ConstantOp, [], [kind], {"data": self.constants[number]}).results[0]
+        if binding.around:
+            raise UnsupportedError(
+                f"memory around the elements of {binding.name} is written, and here its elements are all there is",
+                hint="pass the whole tensor and take the view inside the program",
+            )
         value = self.block.insert_arg(kind, len(self.block.args))
         value.name_hint = binding.name if binding.name.isidentifier() else None
         return value
@@ -171,7 +176,7 @@ class _Flattener:
                 numbers[number] = len(numbers)
         bindings = [
             b._replace(
-                parameter=numbers.get(n, -1), written=n in aliased,
+                parameter=numbers.get(n, -1), written=n in aliased, around=False,
                 geometry=Geometry(b.geometry.sizes, row_major(b.geometry.sizes), 0),
             )
             for n, b in enumerate(self.bindings)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tools import fork_server
-from tools.fuzz.check import Verdict, check
+from tools.fuzz.check import check
 from tools.fuzz.generate import Options, generate
 from tools.fuzz.modes import MODES
 from tools.fuzz.program import Program
+from tools.fuzz.verdict import Verdict
 
 SECONDS = 60.0
 """How long one program may take."""

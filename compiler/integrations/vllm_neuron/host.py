@@ -196,6 +196,8 @@ def find_writes(host: HostProgram) -> Writes:
                 writes.kernels.pop(argument, None)
             if place.argument >= 0:
                 _refuse_sharing(host, memories, place.argument, node)
+                if place.memory.around is op:
+                    _refuse_around(host, place.argument, node)
                 owner = arguments[place.argument]
                 whole = _same_window(owner.type, op.args[operand].type)
                 if node is not None and whole and isinstance(op, KernelCall) and op.value is not None:
@@ -232,6 +234,15 @@ def _refuse_sharing(host: HostProgram, memories: Memories, argument: int, node: 
             f"inputs {' and '.join(sharing)} share memory and it is written, but a pure graph takes them as independent",
             location=where, node=name, hint="pass the whole tensor once and take the views inside the program",
         )  # fmt: skip
+
+
+def _refuse_around(host: HostProgram, argument: int, node: fx.Node | None) -> None:
+    raise UnsupportedError(
+        f"memory around the elements of input {host.program.arguments[argument].name} is written, and a result brings back "
+        "its elements only",
+        location=str(node_source(node) or "") if node is not None else "", node=node.name if node is not None else "",
+        hint="pass the whole tensor and take the view inside the program",
+    )  # fmt: skip
 
 
 def fake_mode_of(placeholders: Sequence[fx.Node]) -> tuple[Any, torch.device | None, tuple[str, ...]]:
