@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):
         self._memory: dict[int, _Memory] = {}
         self._operands: list[torch.Tensor] = []
         self.stream: torch.Tensor | None = None
-        """The operand that holds the state of the generator."""
+        """The operand that holds the state of the generator; None where random operators stay as they are."""
 
     def operand(self, fake: torch.Tensor, handle: Handle) -> None:
         """Declare the next operand of the node."""
@@ -142,7 +142,7 @@ class Recorder(TorchDispatchMode):
             with self:
                 return func.decompose(*args, **kwargs)
         known = facts(func)
-        if random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs))):
+        if self.stream is not None and _draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))
             with self:
                 return run(*args, **kwargs)
@@ -472,6 +472,10 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in _tensors(item)]
     return []
+
+
+def _draws(func: OpOverload, known: Facts, args: Any, kwargs: Any) -> bool:
+    return random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs)))
 
 
 def _arguments(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
