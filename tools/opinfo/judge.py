@@ -36,6 +36,8 @@ elements, so positions are compared by the elements they point at."""
 FACTORS: dict[str, Callable[[Sequence[torch.Tensor]], torch.Tensor]] = {
     "linalg.svd": lambda f: _product(f[0], f[1], f[2]),
     "svd": lambda f: _product(f[0], f[1], f[2].mH),
+    "svd_lowrank": lambda f: _product(f[0], f[1], f[2].mH),
+    "pca_lowrank": lambda f: _product(f[0], f[1], f[2].mH),
     "linalg.eigh": lambda f: _product(f[1], f[0], f[1].mH),
 }
 """Entries whose factors are unique up to signs only: compared by their product and by the numbers in the middle."""

@@ -59,8 +59,8 @@ def units(names: Sequence[str]) -> list[Unit]:
 
 def run(
     work: Sequence[Unit], *, children: int = 2, seconds: float = SECONDS, limit: int = LIMIT
-) -> Iterator[tuple[Unit, list[Verdict]]]:
-    """The verdicts of all units, in the order in which they come."""
+) -> Iterator[tuple[Unit, list[Verdict], float]]:
+    """The verdicts of all units and the seconds they took, in the order in which they come."""
     torch.set_num_threads(1)  # a thread pool does not survive a fork
     load_rules()
     pending = [work[k : k + BATCH] for k in range(0, len(work), BATCH)][::-1]
@@ -79,7 +79,7 @@ def run(
                     running.remove(child)
                     left, verdict = child.outcome()
                     if verdict is not None:
-                        yield child.work[child.position], [verdict]
+                        yield child.work[child.position], [verdict], seconds
                     if left:
                         pending.append(left)
     finally:
@@ -106,13 +106,15 @@ class _Child:
             _serve(work, limit, end)
         os.close(end)
 
-    def read(self) -> Iterator[tuple[Unit, list[Verdict]]]:
+    def read(self) -> Iterator[tuple[Unit, list[Verdict], float]]:
         data = os.read(self.pipe, 1 << 16)
         self.finished = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self.deadline = time.monotonic() + self.seconds
-            yield self.work[self.position], [Verdict(**v | {"overloads": tuple(v["overloads"])}) for v in json.loads(line)]
+            item = json.loads(line)
+            verdicts = [Verdict(**v | {"overloads": tuple(v["overloads"])}) for v in item["verdicts"]]
+            yield self.work[self.position], verdicts, item["seconds"]
             self.position += 1
 
     def kill(self) -> None:
@@ -145,8 +147,10 @@ def _serve(work: Sequence[Unit], limit: int, end: int) -> None:
         os.dup2(silence, 2)  # XLA and PyTorch write there while they fail
         known = entries()
         for unit in work:
+            start = time.perf_counter()
             verdicts = check(known[unit.entry], unit.entry, DTYPE[unit.dtype], unit.variant, limit)
-            data = json.dumps([asdict(v) for v in verdicts]).encode() + b"\n"
+            line = {"seconds": round(time.perf_counter() - start, 2), "verdicts": [asdict(v) for v in verdicts]}
+            data = json.dumps(line).encode() + b"\n"
             while data:
                 data = data[os.write(end, data) :]
         code = 0
