@@ -26,7 +26,7 @@ _DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat
 Draw = Callable[[Sequence[int]], torch.Tensor]
 """64 random bits, as i64, for each element of a tensor of this size."""
 
-Rule = Callable[..., torch.Tensor]
+Rule = Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
 """A random operator in terms of others: takes a Draw, then the operator's own arguments."""
 
 
@@ -56,7 +56,7 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
 
 def untagged(op: OpOverload) -> bool:
     """Whether an operator draws although its tags do not say so, or is made of others even where it does not draw."""
-    return op.overloadpacket in (_ATEN.random_, _ATEN.rrelu_with_noise, _ATEN.rrelu_with_noise_)
+    return op.overloadpacket in (_ATEN.random_, _ATEN.rrelu_with_noise, _ATEN.rrelu_with_noise_, _ATEN.native_dropout)
 
 
 def _uniform(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -129,6 +129,15 @@ def bernoulli_p(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
     return bernoulli_(draw, torch.empty_like(self), p)
 
 
+def native_dropout(draw: Draw, self: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The result and what was kept of it; without training a copy."""
+    kept = torch.ones_like(self, dtype=torch.bool)
+    if train is False or not self.numel():
+        return (self.clone() if self.numel() else self), kept
+    bernoulli_(draw, kept, 1 - p)
+    return self * kept * (1 / (1 - p) if p < 1 else 0.0), kept
+
+
 def geometric_(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
     """How many trials it takes: by inversion."""
     dtype = torch.float32 if self.dtype in (torch.float32, torch.float16, torch.bfloat16) else torch.float64
@@ -177,6 +186,7 @@ _RULES: dict[OpOverload, Rule] = {
     _ATEN.bernoulli_.float: bernoulli_,
     _ATEN.bernoulli_.Tensor: bernoulli_,
     _ATEN.bernoulli.p: bernoulli_p,
+    _ATEN.native_dropout.default: native_dropout,
     _ATEN.geometric_.default: geometric_,
     _ATEN.randperm.default: randperm,
     _ATEN.multinomial.default: multinomial,

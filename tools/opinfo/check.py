@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compiler
 from compiler.errors import CompileError
 from compiler.frontend.schemas import overload_name
+from tools.opinfo.core_samples import core_samples
 from tools.opinfo.distributions import compare_draws
 from tools.opinfo.judge import Call, Seen, compare
 from tools.opinfo.samples import Sample, flowing, samples, variant
@@ -37,13 +38,13 @@ class Verdict:
     overloads: tuple[str, ...] = ()
 
 
-def check(entry: OpInfo, name: str, dtype: torch.dtype, which: str, limit: int) -> list[Verdict]:
-    """The verdicts of an entry's samples of one dtype and variant."""
+def check(entry: OpInfo | None, name: str, dtype: torch.dtype, which: str, limit: int) -> list[Verdict]:
+    """The verdicts of an entry's samples of one dtype and variant; no entry, the calls of a core overload."""
     try:
-        chosen = samples(entry, dtype, limit)
+        chosen = core_samples(name, dtype) if entry is None else samples(entry, dtype, limit)
     except Exception as error:  # the entry's generator needs what this machine lacks
         return [Verdict("skipped", f"no samples: {type(error).__name__}")]
-    if which != "function":
+    if entry is not None and which != "function":
         chosen = [made for sample in chosen if (made := variant(entry, sample, which)) is not None]
     runs: list[_Run] = []
     verdicts: list[Verdict] = []

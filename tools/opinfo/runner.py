@@ -25,7 +25,8 @@ import torch._refs  # loaded once, for every child
 import compiler.compilation  # noqa: F401
 from compiler.lowering import load_rules
 from tools.opinfo.check import Verdict, check
-from tools.opinfo.samples import DTYPES, LIMIT, OTHER, VARIANTS, dtypes, entries
+from tools.opinfo.core_samples import CORE
+from tools.opinfo.samples import DTYPES, LIMIT, OTHER, dtypes, entries
 
 SECONDS = 120.0
 """How long one unit may take."""
@@ -46,15 +47,18 @@ class Unit:
 
 
 def units(names: Sequence[str]) -> list[Unit]:
-    """All units of these entries."""
+    """All units of these entries and overloads."""
     known = entries()
-    return [
-        Unit(name, variant, str(dtype).removeprefix("torch."))
-        for name in names
-        for variant in VARIANTS
-        if variant == "function" or (known[name].get_inplace() is not None if variant == "in-place" else known[name].supports_out)
-        for dtype in dtypes(known[name])
-    ]
+    found: list[Unit] = []
+    for name in names:
+        if name in CORE:
+            forms, kinds = ["overload"], CORE[name][0]
+        else:
+            entry = known[name]
+            has = {"function": True, "in-place": entry.get_inplace() is not None, "out": entry.supports_out}
+            forms, kinds = [variant for variant, there in has.items() if there], dtypes(entry)
+        found += [Unit(name, form, str(dtype).removeprefix("torch.")) for form in forms for dtype in kinds]
+    return found
 
 
 def run(
@@ -148,7 +152,7 @@ def _serve(work: Sequence[Unit], limit: int, end: int) -> None:
         known = entries()
         for unit in work:
             start = time.perf_counter()
-            verdicts = check(known[unit.entry], unit.entry, DTYPE[unit.dtype], unit.variant, limit)
+            verdicts = check(known.get(unit.entry), unit.entry, DTYPE[unit.dtype], unit.variant, limit)
             line = {"seconds": round(time.perf_counter() - start, 2), "verdicts": [asdict(v) for v in verdicts]}
             data = json.dumps(line).encode() + b"\n"
             while data:

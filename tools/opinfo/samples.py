@@ -20,7 +20,9 @@ DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 OTHER = (torch.complex64, torch.float64, torch.float16, torch.int32)
 """Taken, the first that fits, for an entry that supports none of DTYPES."""
 
-VARIANTS = ("function", "in-place", "out")
+VARIANTS = ("function", "in-place", "out", "overload")
+"""The last are calls of core ATen overloads (`core_samples`), which are no entries of `op_db`."""
+
 LIMIT = 6
 """Samples per entry and dtype."""
 
