@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from compiler.errors import CompileError, GuardError, UnsupportedError, ValidationError
 
@@ -100,19 +101,28 @@ def eliminate_clones(
     example_inputs: Sequence[Any] | None = None,
     *,
     donated: Sequence[int | str | torch.fx.Node] = (),
+    objective: Literal["bytes", "count"] = "bytes",
+    hoist_reads: bool = False,
+    overwrites: Mapping[torch._ops.OpOverload, Sequence[str]] = MappingProxyType({}),
 ) -> CloneReport:
     """Remove from an FX graph, in place, the copies that nothing can tell from their source.
 
     Args:
         example_inputs: one per placeholder; without them, the placeholders' `meta["val"]` or `meta["example_value"]`.
         donated: placeholders, by position, name or node, whose memory the caller gives up.
+        objective: save most bytes, or remove most copies.
+        hoist_reads: move nodes that only read above a write where that frees a copy.
+        overwrites: per operator the parameters of which it writes every element without looking at one; a schema says
+            only that they are written.
 
     Returns:
         What is gone (`removed`, `bytes_saved`), and for each copy that stays the reason (`kept`).
     """
     from compiler.integrations import fx_clones
 
-    return fx_clones.eliminate_clones(gm_or_graph, example_inputs, donated=donated)
+    return fx_clones.eliminate_clones(
+        gm_or_graph, example_inputs, donated=donated, objective=objective, hoist_reads=hoist_reads, overwrites=overwrites
+    )
 
 
 def load(directory: str | PathLike[str]) -> Executable:

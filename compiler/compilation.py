@@ -21,6 +21,7 @@ from compiler.frontend.kernels import READERS, KernelReader
 from compiler.lowering.module import lower
 from compiler.process_groups import resolve_process_group, this_rank
 from compiler.program import Program
+from compiler.random_bits import fresh_seed
 from compiler.reference import entry
 from compiler.runtime.client import compile_options
 from compiler.runtime.executable import Executable
@@ -33,6 +34,8 @@ from compiler.transforms.eliminate_clones import eliminate_whole_copies, has_wri
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias
 from compiler.transforms.resolve_replica_groups import resolve_replica_groups
+from compiler.transforms.seed_parameter import NAME as SEED
+from compiler.transforms.seed_parameter import add_seed_parameter
 from compiler.transforms.write_nki_backend_config import KernelCompiler, write_nki_backend_config
 from compiler.validation.checks import Checks, Validation
 from compiler.verify import verify
@@ -97,6 +100,13 @@ def compile_program(
         checks.apply("decompose", imported.module, lambda module: Decompose().apply(Context(), module))
     with stages.measure("verify"):
         verify(imported.module)
+    state = dict(imported.state)
+    if target == "neuron":
+        with stages.measure("seed"):
+            seed = checks.seeded(imported.module, lambda module: add_seed_parameter(entry(module)))
+            if seed is not None:
+                del state[imported.arguments[seed].name]
+                state[SEED] = fresh_seed()
     with stages.measure("StableHLO"):
         stablehlo = checks.lowered(imported.module, lambda module: lower(module, target=target))
     with stages.measure("HLO"):
@@ -115,7 +125,7 @@ def compile_program(
         signature,
         proto,
         lambda: str(stablehlo),
-        state=imported.state,
+        state=state,
         owner=imported.owner,
         training=imported.training,
         assumed=imported.assumed,

@@ -54,6 +54,9 @@ PASSES: dict[str, Entry] = {
     "resolve-replica-groups": Entry(
         "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
     ),
+    "seed-parameter": Entry(
+        "compiler.transforms.seed_parameter:SeedParameter", "replace the hidden random state by a seed, the last parameter"
+    ),
     "remove-dead-values": Entry(
         "compiler.transforms.remove_dead_values:RemoveDeadValues", "remove pure operations whose results nobody uses"
     ),

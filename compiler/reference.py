@@ -244,7 +244,7 @@ def _window(flat: torch.Tensor, element: str, window: Geometry) -> torch.Tensor:
         # Memory may end in the middle of a wider element, which the window does not meet.
         dtype = DTYPES[element]
         whole = flat.numel() * flat.element_size() // dtype.itemsize * dtype.itemsize // flat.element_size()
-        typed = flat[:whole].view(dtype) if whole else flat.new_empty(0, dtype=dtype)
+        typed = flat[:whole].view(dtype)
     else:
         typed = flat
     return typed.as_strided(window.sizes, window.strides, window.offset + typed.storage_offset())

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
 from compiler.analysis.copies import Objection, find_copies
-from compiler.analysis.interference import Copy, Interference, touches
+from compiler.analysis.interference import Copy, Interference
 from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
@@ -79,12 +79,12 @@ def _settle(
     analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
 ) -> tuple[frozenset[int], list[Conflict]]:
     """The copies to keep, and the conflicts that say why. Copies that layout alone decides get their reason at once."""
-    given, donated, protected = _argument_roots(analysis)
+    given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
         for number, reason in interference.refused.items():
             reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
-        judge = Judge(interference, protected, given, donated)
+        judge = Judge(interference, given, donated)
         conflicts = list(judge.layout_conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
@@ -112,8 +112,8 @@ def _of(copies: list[Copy], kept: frozenset[int]) -> frozenset[int]:
     return frozenset(copy.number for copy in copies if copy.number in kept)
 
 
-def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset[Root], frozenset[Root]]:
-    """Roots the caller knows, those of them that are donated, and those whose final contents the caller sees."""
+def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset[Root]]:
+    """Roots the caller knows, and those of them that are donated: by every argument that shares them."""
     attributes = argument_attributes(analysis.function)
     owned: dict[int, list[bool]] = {}
     for attribute in attributes:
@@ -121,9 +121,7 @@ def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset
         if isinstance(root, RootAttr):
             owned.setdefault(root.data.id, []).append(DONATED in attribute)
     donated = frozenset(Root("root", number) for number, given_up in owned.items() if all(given_up))
-    given = frozenset(root for root in analysis.origins if root.kind != "fresh")
-    written = {t.root for op in analysis.function.body.block.ops for t in touches(op, analysis) if t.writes}
-    return given, donated, frozenset(root for root in given if root not in donated or root in written)
+    return frozenset(root for root in analysis.origins if root.kind != "fresh"), donated
 
 
 def _remark(copy: Copy, conflict: Conflict) -> Remark:

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from compiler.analysis.regions import Region, Relation, contiguous, extent, region, relation
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from dialects.alias import Root
@@ -37,6 +38,7 @@ class Memory:
         start: first byte, counted from the start of the root.
         element: element type of its value. `dims`: shape of its value, in memory order.
         lowest, highest: byte extent of all handles seen so far.
+        around: the first op that writes bytes of it which are no elements of its arguments.
     """
 
     arguments: tuple[int, ...] = ()
@@ -46,6 +48,7 @@ class Memory:
     written: bool = False
     lowest: int = 1 << 62
     highest: int = 0
+    around: Operation | None = None
 
     def touch(self, extent: tuple[int, int]) -> None:
         if extent[0] < extent[1]:
@@ -64,10 +67,11 @@ class Place:
 
 @dataclass
 class Memories:
-    """The result of the analysis: a place for every handle, and the memories of arguments in parameter order."""
+    """The result of the analysis: a place for every handle, the memories of arguments in parameter order, and who writes."""
 
     places: dict[SSAValue, Place] = field(default_factory=dict)
     parameters: list[Memory] = field(default_factory=list)
+    writes: list[tuple[Operation, SSAValue]] = field(default_factory=list)
 
 
 def memory_order(window: Geometry) -> tuple[int, ...] | None:
@@ -131,6 +135,7 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         if result.places[argument].memory.written:
             merged.add(argument.index)
     _merge(result, block.args, shared, merged)
+    _note_writes_around(result, block.args)
     owners: dict[int, Place] = {}
     for place in result.places.values():
         owners.setdefault(id(place.memory), place)  # the first handle is the memory itself, the others are views of it
@@ -179,6 +184,7 @@ def _place_results(
     operands = op.operands
     for operand in writes:
         result.places[operands[operand]].memory.written = True
+        result.writes.append((op, operands[operand]))
     for alias, value in zip(op.aliases.data, op.results, strict=True):
         if not isinstance(value.type, MemRefType):
             continue
@@ -245,6 +251,37 @@ def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, li
     for value, place in result.places.items():
         if id(place.memory) in replaced:
             result.places[value] = Place(replaced[id(place.memory)], place.argument, place.origin)
+
+
+def _note_writes_around(result: Memories, arguments: Sequence[SSAValue]) -> None:
+    """Find writes that reach bytes which are no elements of arguments: between them, or beside them."""
+    judged: set[tuple[int, Region]] = set()
+    for op, handle in result.writes:
+        memory = result.places[handle].memory
+        written = _bytes_of(handle)
+        if not memory.arguments or memory.around is not None or written.empty or (id(memory), written) in judged:
+            continue
+        judged.add((id(memory), written))
+        elements = [_bytes_of(arguments[number]) for number in memory.arguments]
+        if not any(relation(own, written) in (Relation.CONTAINS, Relation.EQUAL) for own in elements):
+            if not _covered(extent(written), elements):
+                memory.around = op
+
+
+def _covered(stretch: tuple[int, int], elements: Sequence[Region]) -> bool:
+    """Whether arguments without gaps cover a stretch of bytes."""
+    reached, end = stretch
+    for first, last in sorted(extent(own) for own in elements if not own.empty and contiguous(own)):
+        if first <= reached < last:
+            reached = last
+    return reached >= end
+
+
+def _bytes_of(value: SSAValue) -> Region:
+    shape = _form(value)
+    found = region(shape.window, shape.size)
+    assert found is not None, "dynamic shapes have been refused"
+    return found
 
 
 def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:

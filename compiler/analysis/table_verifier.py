@@ -400,6 +400,8 @@ class _Tables:
                     f"parameter {number} ({names}) ends as {what}, which is not the last value written at byte {wrong[0]}",
                     memory.writer.get(root),
                 )
+            if output is not None:
+                self.check_around(number, root, max(first, 0), want.size)
         for b, handle in zip(self.bindings, memory.arguments, strict=True):
             if 0 in handle.window.sizes:
                 continue
@@ -408,6 +410,18 @@ class _Tables:
             if b.parameter not in self.table and not np.array_equal(final, initial):
                 _fail(f"argument {b.name!r} is written, and no entry of the alias table brings it its last value",
                       memory.writer.get(handle.root))  # fmt: skip
+
+    def check_around(self, number: int, root: int, first: int, count: int) -> None:
+        """Bytes of a parameter that are no elements change only where its arguments say so."""
+        elements = np.zeros_like(self.memory.roots[root])
+        bound = [(b, h) for b, h in zip(self.bindings, self.memory.arguments, strict=True) if b.parameter == number]
+        for _, handle in bound:
+            _window(elements, handle.window, handle.width)[...] = 1
+        changed = (self.memory.roots[root] != self.memory.initial[root]) & (elements == 0)
+        for b, _ in bound:
+            if changed[first : first + count].any() and not b.around:
+                _fail(f"memory around the elements of argument {b.name!r} is written, and its binding does not say so",
+                      self.memory.writer.get(root))  # fmt: skip
 
     def check_plan(self, results: Sequence[Bytes]) -> None:
         handles = self.memory.outputs

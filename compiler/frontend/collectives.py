@@ -45,7 +45,8 @@ def _size(size: IntegerAttr) -> dict[str, Attribute]:
 
 
 def _reduced(reduction: StringAttr, *size: IntegerAttr) -> dict[str, Attribute]:
-    return {"reduction": reduction_from_pytorch(reduction.data)} | ({"size": size[0]} if size else {})
+    sizes: dict[str, Attribute] = {"size": size[0]} if size else {}
+    return {"reduction": reduction_from_pytorch(reduction.data), **sizes}
 
 
 _READERS: dict[str, _Reader] = {

@@ -74,12 +74,14 @@ _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", 
 class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS) -> None:
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS, draws: bool = True) -> None:
+        """`draws`: random operators become deterministic ones on the program's own stream; else they are calls like others."""
         self.captured = captured
         self.kernels = kernels
         self.forms = Forms()
         symbolic = [i.tensor for i in captured.inputs if i.tensor is not None and is_symbolic(i.tensor)]
-        self.expander = Expander(self.forms, symbolic[0].fake_mode if symbolic else None)  # type: ignore[attr-defined]
+        mode = symbolic[0].fake_mode if symbolic else None  # type: ignore[attr-defined]
+        self.expander = Expander(self.forms, mode, draws)
         self.symbols = tuple(sorted({str(s) for t in symbolic for s in _free_symbols(t)}))
         self.ops: list[Operation] = []
         self._files: dict[Source, FileLineColLoc] = {}

@@ -15,9 +15,9 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 
 from compiler.errors import CompileError
 from compiler.frontend.schemas import Facts, facts
+from compiler.integrations.fx_import import parameter_operands
 from dialects.alias import ResultAlias, Results, effects
-from dialects.calls import HandleCall
-from dialects.fx import Operand, ValueOutput
+from dialects.calls import HandleCall, ValueOutput
 from dialects.vllm_ir import NATIVE, Activations, Implementation, ImplementationData, ImplementedCallOp
 
 
@@ -126,7 +126,7 @@ class ChooseLater(RewritePattern):
         operator, consumes = self.operators.get(op.target.data, (None, False))
         if operator is None:
             return None
-        operands = _operands(op, operator.facts)
+        operands = parameter_operands(op, operator.facts)
         choices = [_implementation(p, operands, len(op.args)) for p in operator.providers if p.supports(op)]
         properties: dict[str, Attribute] = {
             "target": StringAttr(operator.facts.name),
@@ -140,13 +140,6 @@ class ChooseLater(RewritePattern):
             properties["maybe_inplace"] = UnitAttr()
         kinds = [o.type for o in op.outs]
         return ImplementedCallOp.create(operands=op.args, result_types=kinds, properties=properties, location=op.location)
-
-
-def _operands(op: HandleCall, form: Facts) -> dict[str, int]:
-    """Operand number of each parameter that is a single tensor of this call."""
-    positional = [p.name for p in form.parameters if not p.keyword_only]
-    named = [*zip(positional, op.arguments.data, strict=False), *(op.keywords.data.items() if op.keywords is not None else ())]
-    return {name: value.data for name, value in named if isinstance(value, Operand)}
 
 
 def _implementation(provider: Provider, operands: dict[str, int], count: int) -> Implementation:

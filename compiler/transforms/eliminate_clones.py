@@ -1,8 +1,9 @@
 """Removes every copy that nothing can tell from its source, and says of each copy that stays what would tell.
 
 Before: handles, with copies as the program made them. After: each removed copy's handle is its source, views of it are
-windows on the source's memory, and a `copy_` that would copy memory onto itself is gone. Results, their sharing of memory,
-and the final contents of arguments that are not donated are the same.
+windows on the source's memory, and a `copy_` that would copy memory onto itself is gone. A copy of nothing becomes a view, so
+that it stays an object of its own. Results, their sharing of memory, and the final contents of arguments that are not donated
+are the same.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Attribute, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
@@ -25,8 +26,10 @@ from compiler.analysis.regions import contiguous, extent
 from compiler.errors import CompileError
 from compiler.remarks import KEPT, Remark
 from compiler.transforms.hoist_reads import plan_with_hoisting
+from dialects.alias import ResultAlias, effects, results
 from dialects.alias import Root as RootAttr
 from dialects.calls import HandleCall
+from dialects.fx import CallOp, Operand
 from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
 
 
@@ -59,6 +62,8 @@ class RemoveCopies(RewritePattern):
     def _remove(self, op: HandleCall, copy: Copy, rewriter: PatternRewriter) -> None:
         filled = copy.result.owner is not op
         source, result = op.args[1 if filled else 0], op.args[0] if filled else op.outs[0]
+        if copy.bytes == 0:
+            source = self._alias(op, source, rewriter)
         self.moved[copy.child] = (self.plan.analysis.location(copy.result).window, element_size(result), source)
         for out in op.outs:
             rewriter.replace_all_uses_with(out, source)
@@ -67,6 +72,18 @@ class RemoveCopies(RewritePattern):
             assert isinstance(result, OpResult)
             rewriter.replace_all_uses_with(result, source)
             rewriter.erase(result.op)
+
+    def _alias(self, op: HandleCall, source: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+        """A view of all of the source."""
+        properties: dict[str, Attribute] = {
+            "target": StringAttr("aten.alias.default"),
+            "arguments": ArrayAttr([Operand(0)]),
+            "effects": effects((), ()),
+            "aliases": results([ResultAlias("view", 0)]),
+        }
+        call = CallOp.create(operands=[source], result_types=[source.type], properties=properties, location=op.location)
+        rewriter.insert(call)
+        return call.outs[0]
 
     def _type(self, handle: SSAValue, root: Root) -> MemRefType:
         """The type of a window on a copy, as a window on its source."""

@@ -331,6 +331,7 @@ def _bindings(function: FuncOp, state: FunctionState, numbers: dict[int, int]) -
                 state.window(handle),
                 memory.written and id(memory) in numbers,
                 key.lazy,
+                memory.around is not None and id(memory) in numbers,
             )
         )
     return tuple(bindings)

@@ -97,7 +97,7 @@ class Judge(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        written, read, view = _operands(func, args, kwargs)
+        written, read, view = operands_of(func, args, kwargs)
         if view:
             return func(*args, **kwargs)
         if written:
@@ -164,7 +164,7 @@ class Judge(TorchDispatchMode):
             raise Unfit("value", f"{func} may round on the way")
 
 
-def _operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], bool]:
+def operands_of(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], bool]:
     """Tensors written, tensors read, and whether the call only makes views."""
     written: list[torch.Tensor] = []
     read: list[torch.Tensor] = []
