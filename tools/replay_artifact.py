@@ -112,6 +112,9 @@ class Replay:
                 outputs.append(lazily(window(results[number], source), source["lazy"]))
             else:
                 outputs.append(self._view(arguments[number], self.index["arguments"][number], source))
+        for entry in self.index["arguments"]:
+            if entry["kind"] == "generator" and not entry["written"]:  # a seed, and another one for every call
+                self.state[entry["name"]].add_(1).remainder_(1 << 31)
         for name, number in self.index["rebound"].items():
             self.state[name] = outputs[number]
         return self._build(self.index["outputs"], outputs)

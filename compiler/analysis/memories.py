@@ -19,8 +19,9 @@ from compiler.analysis.regions import Region, Relation, contiguous, extent, regi
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from dialects.alias import Root
+from dialects.calls import HandleCall
 from dialects.control import CondOp, ControlOp, WhileOp, arguments_of, nested_blocks
-from dialects.fx import CallOp, ConstantOp
+from dialects.fx import ConstantOp
 from dialects.types import ELEMENTS, Form, Geometry, form, row_major
 
 CARRIERS = {"bf16": "ui16", "f16": "ui16", "f8E4M3FN": "ui8", "f8E5M2": "ui8"}
@@ -173,15 +174,13 @@ def _place_results(
     if isinstance(op, CondOp | WhileOp):
         _place_regions(op, result, own, limits, merged)
         return
-    if not isinstance(op, CallOp):
+    if not isinstance(op, HandleCall):
         return
     writes = op.effects.writes()
     if writes is None:
         location, node = source_of(op)
-        raise UnsupportedError(
-            f"{op.target.data} does not say what it reads and writes", location=location, node=node,
-            hint="give the operator a schema with write marks (Tensor(a!)), or register a lowering for it",
-        )  # fmt: skip
+        message, hint = op.why_unknown()
+        raise UnsupportedError(message, location=location, node=node, hint=hint)
     operands = op.operands
     for operand in writes:
         result.places[operands[operand]].memory.written = True

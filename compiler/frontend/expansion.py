@@ -29,8 +29,10 @@ class Expander:
     keeps its fake tensor from node to node, and nothing is remembered.
     """
 
-    def __init__(self, forms: Forms, mode: FakeTensorMode | None = None) -> None:
+    def __init__(self, forms: Forms, mode: FakeTensorMode | None = None, draws: bool = True) -> None:
+        """`draws`: random operators become deterministic ones on the program's own stream; else they are calls like others."""
         self.forms = forms
+        self.draws = draws
         self.symbolic = mode is not None
         self.mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
         if mode is None:
@@ -84,7 +86,7 @@ class Expander:
             if fake is None:
                 fake = fakes[id(handle)] = self._fake(handle, storages)
             recorder.operand(fake, handle)
-        recorder.stream = fakes[id(self.stream)]
+        recorder.stream = fakes[id(self.stream)] if self.draws else None
         with torch.no_grad(), self.mode, recorder:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
         expansion = recorder.finish(out)

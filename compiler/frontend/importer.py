@@ -46,7 +46,7 @@ from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
-from dialects.fx import CallOp, ConstantOp, SymbolOp
+from dialects.fx import ConstantOp
 from dialects.types import DYNAMIC
 
 
@@ -71,18 +71,17 @@ _INLINED = {
 _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
 
 
-_OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
-
-
 class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS) -> None:
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS, draws: bool = True) -> None:
+        """`draws`: random operators become deterministic ones on the program's own stream; else they are calls like others."""
         self.captured = captured
         self.kernels = kernels
         self.forms = Forms()
         symbolic = [i.tensor for i in captured.inputs if i.tensor is not None and is_symbolic(i.tensor)]
-        self.expander = Expander(self.forms, symbolic[0].fake_mode if symbolic else None)  # type: ignore[attr-defined]
+        mode = symbolic[0].fake_mode if symbolic else None  # type: ignore[attr-defined]
+        self.expander = Expander(self.forms, mode, draws)
         self.symbols = tuple(sorted({str(s) for t in symbolic for s in _free_symbols(t)}))
         self.ops: list[Operation] = []
         self._files: dict[Source, FileLineColLoc] = {}
@@ -303,7 +302,7 @@ class Importer:
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
-            op = _OPERATIONS[step.kind].create(
+            op = step.op.create(
                 operands=[slots[i].value for i in step.operands],
                 result_types=step.types,
                 properties=dict(step.properties),

@@ -24,20 +24,20 @@ OPCODES = _words(
     """abs add all-gather all-reduce all-to-all and bitcast-convert broadcast call ceil clamp compare concatenate constant
     convert convolution copy cosine custom-call divide dot dynamic-update-slice exponential exponential-minus-one floor gather
     get-tuple-element iota is-finite log log-plus-one logistic maximum minimum multiply negate not optimization-barrier or pad
-    parameter power reduce reduce-scatter reduce-window remainder reshape reverse round-nearest-afz round-nearest-even rsqrt
-    scatter select select-and-scatter shift-left shift-right-arithmetic shift-right-logical sign sine slice sort sqrt subtract
-    tanh transpose tuple xor collective-permute topk"""
+    parameter power reduce reduce-scatter reduce-window remainder reshape reverse rng-bit-generator round-nearest-afz
+    round-nearest-even rsqrt scatter select select-and-scatter shift-left shift-right-arithmetic shift-right-logical sign sine
+    slice sort sqrt subtract tanh transpose tuple xor collective-permute topk"""
 )
 
 REASONS = {
     "dynamic-slice": "positions known only at run time must be gathered",
-    "while": "loops are not supported",
-    "conditional": "branches are not supported",
+    "while": "loops are not supported: control flow must be known when compiling",
+    "conditional": "branches are not supported: control flow must be known when compiling",
     "cholesky": "factorisations are not supported",
     "triangular-solve": "factorisations are not supported",
     "fft": "Fourier transforms need complex numbers, which the hardware lacks",
-    "rng": "random numbers need a seed parameter",
-    "rng-bit-generator": "random numbers need a seed parameter",
+    "rng": "it draws from a hidden state; random numbers come from rng-bit-generator and the seed parameter",
+    "rng-get-and-update-state": "it keeps a hidden state; random numbers come from rng-bit-generator and the seed parameter",
     "erf": "readers of an older XLA do not know it",
     "complex": "complex numbers are not supported",
     "real": "complex numbers are not supported",

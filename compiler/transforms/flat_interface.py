@@ -1,4 +1,4 @@
-"""One parameter per used argument and one result per original result, each in the shape that the caller sees.
+"""One parameter per used argument and one result per original result, each in the shape that the caller sees; a seed comes last.
 
 The purified function takes memories and gives memories; hosts with a flat calling convention know only arguments and
 results. Every result is computed as a value of its own, views of arguments included, and the alias table is the one the
@@ -55,11 +55,13 @@ class _Flattener:
         self.bindings = cast(Bindings, function.attributes["alias.bindings"]).data
         self.plan = cast(Plan, function.attributes["alias.plan"]).data
         self.table = cast(Table, function.attributes["alias.table"]).data
+        self.order = sorted(range(len(self.bindings)), key=lambda n: self.bindings[n].kind == "generator")
+        """Arguments in the order of the parameters: a seed is the last."""
         self.owners: dict[int, list[int]] = {}
         for number, binding in enumerate(self.bindings):
             self.owners.setdefault(binding.parameter, []).append(number)
         self.states: dict[int, MemoryState] = {}
-        self.given: list[SSAValue] = []
+        self.given: dict[int, SSAValue] = {}
 
     def run(self) -> FlatInterface:
         block = self.block
@@ -68,8 +70,8 @@ class _Flattener:
             raise CompileError("the function has no return")
         old = list(block.args)
         head, tail = Emitter(block.first_op), Emitter(last)
-        for number, binding in enumerate(self.bindings):
-            self.given.append(self._argument(number, binding, head))
+        for number in self.order:
+            self.given[number] = self._argument(number, self.bindings[number], head)
         for parameter, value in enumerate(old):
             owner = self._owner(parameter)
             state = self._state(owner, head, shape_of(value), element_of(value))
@@ -167,7 +169,8 @@ class _Flattener:
     def _finish(self, outputs: Sequence[SSAValue]) -> FlatInterface:
         block, aliased = self.block, set(self.aliases.values())
         numbers: dict[int, int] = {}
-        for number, value in enumerate(self.given):
+        for number in self.order:
+            value = self.given[number]
             if number in self.constants:
                 continue
             if value.first_use is None and number not in aliased:

@@ -9,7 +9,8 @@ import compiler.compilation  # noqa: F401
 from compiler.lowering import load_rules
 from tools import fork_server
 from tools.opinfo.check import Verdict, check
-from tools.opinfo.samples import DTYPES, LIMIT, OTHER, VARIANTS, dtypes, entries
+from tools.opinfo.core_samples import CORE
+from tools.opinfo.samples import DTYPES, LIMIT, OTHER, dtypes, entries
 
 SECONDS = 120.0
 """How long one unit may take."""
@@ -30,30 +31,34 @@ class Unit:
 
 
 def units(names: Sequence[str]) -> list[Unit]:
-    """All units of these entries."""
+    """All units of these entries and overloads."""
     known = entries()
-    return [
-        Unit(name, variant, str(dtype).removeprefix("torch."))
-        for name in names
-        for variant in VARIANTS
-        if variant == "function" or (known[name].get_inplace() is not None if variant == "in-place" else known[name].supports_out)
-        for dtype in dtypes(known[name])
-    ]
+    found: list[Unit] = []
+    for name in names:
+        if name in CORE:
+            forms, kinds = ["overload"], CORE[name][0]
+        else:
+            entry = known[name]
+            has = {"function": True, "in-place": entry.get_inplace() is not None, "out": entry.supports_out}
+            forms, kinds = [variant for variant, there in has.items() if there], dtypes(entry)
+        found += [Unit(name, form, str(dtype).removeprefix("torch.")) for form in forms for dtype in kinds]
+    return found
 
 
 def run(
     work: Sequence[Unit], *, children: int = 2, seconds: float = SECONDS, limit: int = LIMIT
-) -> Iterator[tuple[Unit, list[Verdict]]]:
-    """The verdicts of all units, in the order in which they come."""
+) -> Iterator[tuple[Unit, list[Verdict], float]]:
+    """The verdicts of all units and the seconds they took, in the order in which they come."""
     load_rules()
     known = entries()
 
     def judge(unit: Unit) -> list[dict[str, object]]:
-        verdicts = check(known[unit.entry], unit.entry, DTYPE[unit.dtype], unit.variant, limit)
+        verdicts = check(known.get(unit.entry), unit.entry, DTYPE[unit.dtype], unit.variant, limit)
         return [asdict(verdict) for verdict in verdicts]
 
     for found in fork_server.run(work, judge, children=children, seconds=seconds, batch=BATCH):
         if found.death:
-            yield found.item, [Verdict("crashed", found.death.detail)]
+            verdicts = [Verdict("crashed", found.death.detail)]
         else:
-            yield found.item, [Verdict(**v | {"overloads": tuple(v["overloads"])}) for v in found.answer]
+            verdicts = [Verdict(**v | {"overloads": tuple(v["overloads"])}) for v in found.answer]
+        yield found.item, verdicts, round(found.seconds, 2)
