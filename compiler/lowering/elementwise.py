@@ -104,7 +104,7 @@ register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
 @lowering("aten.add.Tensor", "aten.add.Scalar")
 def add(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.add(x, _scaled(b, y, call.arg(2, "alpha", 1))))
+    return finish(b, call, b.plus(x, _scaled(b, y, call.arg(2, "alpha", 1))))
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
