@@ -89,10 +89,11 @@ def rewritten(graph: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable
     assert len(set(io_map.values())) == len(io_map), f"two results are one input: {io_map}"
 
     def call(*given: torch.Tensor) -> list[Any]:
-        before = [(bytes_of_storage(t), t._version) for t in given]
+        lent = _lent(given)
+        before = [(bytes_of_storage(t), t._version) for t in lent]
         with torch.no_grad():
-            values = _flat(graph(*given))
-            touched = [n for n, t in enumerate(given) if (bytes_of_storage(t), t._version) != before[n]]
+            values = _flat(graph(*lent))
+            touched = [n for n, t in enumerate(lent) if (bytes_of_storage(t), t._version) != before[n]]
             assert not touched, f"the rewritten graph writes inputs {touched} itself"
             assert len(values) >= max([count, *(k + 1 for k in io_map)]), f"only {len(values)} results"
             values = [v.clone() if isinstance(v, torch.Tensor) else v for v in values]
@@ -112,6 +113,22 @@ def rewritten(graph: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable
         return results
 
     return call
+
+
+def _lent(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The inputs on copies of their storages, a few bytes longer: eager's `slice_scatter` aborts on a storage of odd length."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    lent: list[torch.Tensor] = []
+    for tensor in given:
+        whole = bytes_of_storage(tensor)
+        padded = bytearray(whole + bytes(-len(whole) % 16))
+        memory = torch.frombuffer(padded, dtype=torch.uint8) if padded else torch.empty(0, dtype=torch.uint8)
+        storage = storages.setdefault(tensor.untyped_storage()._cdata, memory.untyped_storage())
+        window = tensor.storage_offset(), tensor.shape, tensor.stride()
+        own = torch.empty(0, dtype=tensor.dtype).set_(storage, *window)
+        own = own.conj() if tensor.is_conj() else own
+        lent.append(torch._neg_view(own) if tensor.is_neg() else own)
+    return lent
 
 
 def writes_elsewhere(program: Program) -> bool:
