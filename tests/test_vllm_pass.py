@@ -10,6 +10,9 @@ from custom_ops import OPS
 from fx_graphs import BY_ID
 from fx_oracle import Hand, annotate, check_clone_removal
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from compiler.integrations.vllm import (
     CloneEliminationPass,
@@ -64,17 +67,63 @@ def test_dumps_and_timing_survive_a_failure():
     assert dumps[-1].endswith("after") and apply.milliseconds > 0
 
 
-def test_symbolic_sizes_keep_copies():
+def tokens(program, *shapes: tuple[int, ...]) -> fx.GraphModule:
+    """A graph whose first dimension is known only at run time."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    inputs = [
+        mode.from_tensor(
+            torch.rand(shape), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (len(shape) - 1))
+        )
+        for shape in shapes
+    ]
+    with mode:
+        return make_fx(program, tracing_mode="real")(*inputs)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_copy_of_any_number_of_tokens_goes_where_nothing_reads_its_source_later(late: bool):
     def program(x):
         y = x.relu()
-        return y.clone().add_(1), y.sum()
+        c = y.clone().add_(1)
+        return (c, y.sum()) if late else (c,)
 
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    graph = make_fx(program, tracing_mode="symbolic")(torch.rand(4, 3))
+    graph = tokens(program, (4, 3))
+    assert any(isinstance(size, torch.SymInt) for size in placeholder(graph.graph, 0).meta["val"].shape)
     apply = CloneEliminationPass()
     apply(graph.graph)
-    assert apply.report is not None and not apply.report.removed and apply.report.kept
+    graph.recompile()
+    assert apply.report is not None and len(apply.report.removed) == (not late)
+    assert all("would read what aten.add_" in remark.reason and remark.bytes == 12 for remark in apply.report.kept)
+    for count in (1, 4, 9):
+        x = torch.rand(count, 3) - 0.5
+        assert all(map(torch.equal, graph(x.clone()), program(x)))
+
+
+@pytest.mark.parametrize(
+    "program, reason",
+    [
+        (lambda x: (x.relu()[:, :2].clone(),), "its size is not known, and its source has other strides"),
+        (lambda x: (x.relu().view(-1).view(3, -1).clone().sum(),), "neither its size nor the strides of its source are known"),
+        (lambda x: (x.relu()[:1].clone(),), "the memory of its source is not known"),
+        (lambda x: (x.relu()[1:].clone(), x.relu().t().clone().sum()), ""),
+    ],
+)
+def test_copies_of_unknown_size_go_or_say_why_not(program, reason: str):
+    apply = CloneEliminationPass()
+    apply(tokens(program, (4, 3)).graph)
+    assert apply.report is not None and [remark.reason for remark in apply.report.kept] == [reason] * bool(reason)
+
+
+def test_copies_of_known_size_come_first_where_they_share_memory():
+    def program(x):
+        y = x.relu()
+        row = y[0].clone().mul(2)
+        return y.clone().add_(1), row.sum()
+
+    apply = CloneEliminationPass()
+    apply(tokens(program, (4, 3)).graph)
+    assert apply.report is not None and len(apply.report.removed) == 1
+    assert [remark.reason for remark in apply.report.kept] == ["its size is not known, and its memory is shared by copies whose size is"]
 
 
 def test_helpers():

@@ -29,7 +29,7 @@ from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.alias import ResultAlias, effects, results
 from dialects.alias import Root as RootAttr
 from dialects.fx import CallOp, Operand
-from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
+from dialects.types import DYNAMIC, Geometry, element_name, geometry, handle_type, lazy_bits
 
 
 @dataclass
@@ -92,7 +92,8 @@ class RemoveCopies(RewritePattern):
         assert isinstance(source.type, MemRefType)
         window, target = geometry(kind), geometry(source.type)
         if same_strides(copy, target):
-            moved = window.offset + (target.offset - copy.offset) * size // element_size(handle)
+            known = DYNAMIC not in (window.offset, copy.offset, target.offset)
+            moved = window.offset + (target.offset - copy.offset) * size // element_size(handle) if known else DYNAMIC
             placed: Geometry | None = Geometry(window.sizes, window.strides, moved)
         else:
             placed = rebase(window, copy, target)
@@ -165,8 +166,10 @@ def eliminate_whole_copies(function: FuncOp) -> None:
 
     def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
         where = analysis.location(source)
-        if where.region is None or len(where.roots) != 1:
+        if len(where.roots) != 1:
             return ""  # refused anyway
+        if where.region is None:
+            return "its size is not known"
         root = where.roots[0]
         origin = analysis.location(analysis.origins[root]).region
         first, last = (0, sizes[root]) if root in sizes else extent(origin) if origin is not None else (0, -1)
