@@ -82,8 +82,6 @@ def _settle(
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        for number, reason in interference.refused.items():
-            reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
         judge = Judge(interference, given, donated)
         conflicts = list(judge.layout_conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
@@ -92,6 +90,9 @@ def _settle(
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
+    # Only now: what is refused has no place in the memory of a source that itself might have gone.
+    for number, reason in interference.refused.items():
+        reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
     solved: Solved = {}
     kept = choose(weights, clauses, solved)
