@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from compiler.analysis.alias import AliasAnalysis, Location, is_handle
 from compiler.analysis.interference import Copy
-from compiler.analysis.regions import contiguous, extent
+from compiler.analysis.regions import contiguous
 from dialects.fx import CallOp
 from dialects.types import DYNAMIC, ELEMENTS
 
@@ -49,7 +49,7 @@ def find_copies(
         source, result = (analysis.location(value) for value in pair)
         if source.element != result.element:
             continue
-        size = _bytes(result)
+        size = moved_bytes(result)
         reason = objection(op, *pair) or _unknown(source, result)
         if reason:
             refusals.append(Refusal(op, size, reason))
@@ -104,9 +104,6 @@ def _unknown(source: Location, result: Location) -> str:
     return ""
 
 
-def _bytes(result: Location) -> int:
+def moved_bytes(result: Location) -> int:
     """The bytes that a copy moves, at least: a dimension of unknown size counts as one."""
-    if result.region is None:
-        return math.prod(1 if size == DYNAMIC else size for size in result.window.sizes) * ELEMENTS[result.element][1]
-    first, last = extent(result.region)
-    return last - first
+    return math.prod(1 if size == DYNAMIC else size for size in result.window.sizes) * ELEMENTS[result.element][1]

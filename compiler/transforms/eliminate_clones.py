@@ -20,6 +20,7 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 
 from compiler.analysis.alias import AliasAnalysis, AliasKind, Root, argument_attributes, is_handle, main_function
 from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
+from compiler.analysis.copies import moved_bytes
 from compiler.analysis.interference import Copy, element_size
 from compiler.analysis.layout import rebase, same_strides
 from compiler.analysis.regions import contiguous, extent
@@ -107,6 +108,7 @@ class DropSelfCopies(RewritePattern):
 
     analysis: AliasAnalysis
     dropped: list[CallOp] = field(default_factory=list)
+    saved: int = 0
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
@@ -116,6 +118,7 @@ class DropSelfCopies(RewritePattern):
             return  # inside a region
         if self.analysis.alias(op.args[0], op.args[1]).kind is AliasKind.MUST:
             self.dropped.append(op)
+            self.saved += moved_bytes(self.analysis.location(op.args[0]))
             rewriter.replace_all_uses_with(op.outs[0], op.args[0])
             rewriter.erase(op)
 
@@ -136,14 +139,14 @@ def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
     assert isinstance(module, ModuleOp)
     for op, remark in plan.kept:
         op.attributes[KEPT] = StringAttr(remark.reason)
-    dropped: list[CallOp] = []
-    if plan.removed:
-        PatternRewriteWalker(RemoveCopies(plan), apply_recursively=False).rewrite_module(module)
-        copies = DropSelfCopies(AliasAnalysis(function), dropped)
-        PatternRewriteWalker(copies, apply_recursively=False).rewrite_module(module)
-        function.update_function_type()
-    saved = sum(copy.bytes for copy in plan.removed)
-    return Outcome(tuple(copy.op for copy in plan.removed), tuple(dropped), plan.kept, saved)
+    if not plan.removed:
+        return Outcome((), (), plan.kept, 0)
+    PatternRewriteWalker(RemoveCopies(plan), apply_recursively=False).rewrite_module(module)
+    stores = DropSelfCopies(AliasAnalysis(function))
+    PatternRewriteWalker(stores, apply_recursively=False).rewrite_module(module)
+    function.update_function_type()
+    saved = sum(copy.bytes for copy in plan.removed) + stores.saved
+    return Outcome(tuple(copy.op for copy in plan.removed), tuple(stores.dropped), plan.kept, saved)
 
 
 def has_writers_without_twin(function: FuncOp) -> bool:
