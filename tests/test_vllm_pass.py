@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import operator
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +29,7 @@ from compiler.integrations.vllm import (
 )
 
 A = torch.ops.aten
+ROOT = Path(__file__).parents[1]
 
 
 def placeholder(graph: fx.Graph, index: int) -> fx.Node:
@@ -57,6 +63,50 @@ def test_uuid_includes_donations():
     assert before == CloneEliminationPass().uuid()
     context.donate(placeholder(graph.graph, 0))
     assert apply.uuid() != before
+
+
+def test_uuid_tells_apart_what_changes_the_result():
+    """The same in another process and with another object; other donations and declarations are another key."""
+    graph, other = BY_ID["cg_two_inputs"].build(), BY_ID["cg_two_inputs"].build()
+    keys = []
+    for given in ((graph, 0), (other, 0), (graph, 1)):
+        context = PassContext()
+        context.donate(placeholder(given[0].graph, given[1]))
+        keys.append(CloneEliminationPass(context=context).uuid())
+    assert keys[0] == keys[1] != keys[2]
+    script = "from compiler.integrations.vllm import CloneEliminationPass; print(CloneEliminationPass().uuid())"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert printed.strip() == CloneEliminationPass().uuid()
+    assert CloneEliminationPass(overwrites={OPS.mul_to.default: ("out",)}).uuid() != printed.strip()
+
+
+def test_the_recipe_does_what_it_says():
+    """Its code, as it stands in the documentation, in a manager that calls passes as vLLM's does."""
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", (ROOT / "docs/recipes/vllm.md").read_text(), re.M)
+    code = [textwrap.dedent(block) for block in blocks if re.search(r"^    (from|context|fused)", block, re.M)]
+    assert len(code) == 3
+    dumps: dict[str, str] = {}
+    # Two norms in a row; the caller gives its activations up, the graph is traced with `maybe_inplace`.
+    case = BY_ID["ir_two_layers"]
+    graph = case.build()
+
+    class Manager:
+        passes: list = []
+
+    names = {"self": Manager(), "lowering": lambda graph: None, "config": None, "write_dump": dumps.__setitem__, "ops": OPS}
+    exec(code[0], names)
+    names["graph"] = graph.graph
+    exec(code[2], names)
+    names["node"] = placeholder(graph.graph, 2)
+    exec(code[1], names)  # the weight, for all that the recipe knows
+    assert names["context"].donated_input_ids
+    for each in names["self"].passes:
+        each(graph.graph)
+    graph.recompile()
+    assert not check_clone_removal(case, graph, (*case.extra["donated"], 2)).errors
+    left = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert "aten.clone.default" not in left and "aliascases.fused_add_rms_norm_.default" in left
+    assert list(dumps) == ["post_grad.1.clone_elimination.before", "post_grad.1.clone_elimination.after"]
 
 
 def test_dumps_and_timing_survive_a_failure():
