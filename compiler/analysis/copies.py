@@ -15,7 +15,9 @@ from compiler.analysis.regions import contiguous
 from dialects.fx import CallOp
 from dialects.types import DYNAMIC, ELEMENTS
 
-COPIES = frozenset({"aten.clone.default", "aten._to_copy.default", "aten.lift_fresh_copy.default"})
+CLONE = "aten.clone.default"
+
+COPIES = frozenset({CLONE, "aten._to_copy.default", "aten.lift_fresh_copy.default"})
 """Operators whose result has the elements of the operand, converted to the result's element type."""
 
 _KEEPS_VALUE = frozenset({"memory_format", "dtype", "non_blocking", "layout"})
