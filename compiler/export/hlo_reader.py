@@ -6,6 +6,7 @@ here. Field numbers are those of XLA's public hlo.proto and xla_data.proto.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -79,6 +80,7 @@ class Computation:
     root: int
     instructions: tuple[Instruction, ...]
 
+    @functools.cached_property
     def by_id(self) -> dict[int, Instruction]:
         return {i.id: i for i in self.instructions}
 
@@ -107,12 +109,15 @@ class HloModule:
     def results(self) -> tuple[Shape, ...]:
         return self.result.parts if self.result.element == "tuple" else (self.result,)
 
+    @functools.cached_property
+    def by_id(self) -> dict[int, Computation]:
+        return {c.id: c for c in self.computations}
+
     @property
     def entry(self) -> Computation:
-        for computation in self.computations:
-            if computation.id == self.entry_id:
-                return computation
-        raise MalformedError(f"no computation has the entry's id {self.entry_id}")
+        if self.entry_id not in self.by_id:
+            raise MalformedError(f"no computation has the entry's id {self.entry_id}")
+        return self.by_id[self.entry_id]
 
 
 # -- the wire format -----------------------------------------------------------------------------
