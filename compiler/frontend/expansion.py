@@ -23,7 +23,6 @@ from compiler.frontend.forms import Forms, Handle, Root
 from compiler.frontend.recording import Expansion, Recorder, Slot
 from compiler.frontend.subscripts import NodeSubscripts
 
-
 READS = (("call_function", operator.getitem), ("call_function", torch.Tensor.__getitem__), ("call_method", "__getitem__"))
 """Nodes that do nothing but read a subscript."""
 
