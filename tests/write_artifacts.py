@@ -24,6 +24,7 @@ from fx_oracle import Hand  # noqa: E402
 import compiler  # noqa: E402
 from compiler.integrations.vllm_neuron import CollectiveReplicaGroupsPass, cache_key, convert_fx_to_hlo, run_passes  # noqa: E402
 from compiler.transforms.resolve_replica_groups import partition  # noqa: E402
+from compiler.validation.artifact import check_artifact  # noqa: E402
 
 GROUPS = ((0, 4), (1, 5), (2, 6), (3, 7))
 
@@ -106,6 +107,7 @@ def main() -> None:
         torch.manual_seed(0)
         with torch.no_grad():
             compiler.compile(make(), tuple(inputs), target=target).save(directory / name)
+        check_artifact(directory / name)
     (directory / "collective").write_bytes(collective(rank))
     for name in ("lw_two_layers_one_pool", "nk_two_caches", "of_list_and_write"):
         (directory / name).write_bytes(flat(name))

@@ -292,7 +292,8 @@ class Importer:
         if expansion.copied:
             self._stand_ins.read(value, args[0], args[1], node_name(self._location), place_of(self._location))
         elif self._stand_ins and target in (operator.setitem, torch.Tensor.__setitem__, "__setitem__"):
-            self._stand_ins.assigned(*args[:3], first)
+            base, key, stored = args
+            self._stand_ins.assigned(base, key, stored, first)
         return value
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:

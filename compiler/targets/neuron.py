@@ -153,7 +153,7 @@ def _instruction(
         yield refuse("the custom-call target is not in the published list", f"custom-call {i.custom_call_target!r}")
     if i.opcode == "custom-call" and i.custom_call_target == KERNEL_TARGET and not i.backend_config:
         yield refuse("a kernel call without a configuration")
-    if i.opcode in COLLECTIVES and (i.compact_groups or not i.replica_groups):
+    if i.opcode in COLLECTIVES and (i.newer_fields or not i.replica_groups):
         yield refuse("replica groups must be listed one by one")
     if i.u64 >= 1 << 32:
         yield refuse("unsigned 64-bit constants above 32 bits are not supported")
