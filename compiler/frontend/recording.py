@@ -34,6 +34,7 @@ from compiler.frontend.schemas import (
     overload_name,
     writes_now,
 )
+from compiler.frontend.subscripts import NodeSubscripts
 from dialects.alias import ResultAlias, effects, results
 from dialects.calls import ValueForm, ValueFormData, ValueOutput
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
@@ -75,6 +76,8 @@ class Expansion:
     steps: tuple[Step, ...]
     output: Any
     rebound: tuple[tuple[int, int], ...]
+    copied: bool = False
+    """The result is a copy where eager PyTorch has a view at a place known only at run time."""
     tensors: tuple[torch.Tensor | None, ...] = ()
     """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
 
@@ -103,9 +106,10 @@ class _Call:
 class Recorder(TorchDispatchMode):
     """Records the ATen calls made under it as steps over slots."""
 
-    def __init__(self, forms: Forms) -> None:
+    def __init__(self, forms: Forms, subscripts: NodeSubscripts) -> None:
         super().__init__()
         self.forms = forms
+        self.subscripts = subscripts
         self.steps: list[Step] = []
         self._kept: list[torch.Tensor] = []  # ids stay valid while their owners live
         self.tensors: list[torch.Tensor | None] = []
@@ -130,7 +134,7 @@ class Recorder(TorchDispatchMode):
             (i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i
         )
         output = self._structure(out)
-        return Expansion(tuple(self.steps), output, rebound)
+        return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

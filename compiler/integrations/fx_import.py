@@ -142,6 +142,7 @@ class _HostImporter(Importer):
         self.ops_of: dict[fx.Node, list[Operation]] = {}
         self.env: dict[fx.Node, Any] = {}
         self._graph = captured.graph.graph
+        self.expander.copies = False  # what is a view must stay one: the graph is not rewritten from this import
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
         if graph.graph is self._graph:
