@@ -9,6 +9,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -212,7 +213,7 @@ class Importer:
             return Leaf(constant=value)
 
         user = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in captured.out_leaves]
-        leaves = [result(value) for value in user]
+        leaves = [replace(result(v), number=leaf.number) for v, leaf in zip(user, captured.out_leaves, strict=True)]
         self._rebound: dict[str, int] = {}
         for name, position in captured.rebound.items():
             self._rebound[name] = result(outputs[position]).index

@@ -58,6 +58,8 @@ class Subscripts(TorchFunctionMode):
             raise UnsupportedError(
                 f"{func.__name__} runs a Python function on every element", hint="express it with tensor operators"
             )
+        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
+            raise UnsupportedError("a subscript is a number from data", hint="index with the tensor, not with its item()")
         if func == torch.Tensor.__getitem__ and self._recording():
             key = _key(args[1])
             if _by_number(args[0], key):
