@@ -86,10 +86,16 @@ def import_scan(importer: Importer, combine: Any, init: Sequence[Any], xs: Seque
     return results[1:]
 
 
+def import_map(importer: Importer, function: Any, xs: Sequence[Any], additional: Sequence[Any] = ()) -> Any:
+    """Results of `map`: a scan without a state."""
+    return import_scan(importer, function, (), xs, additional)
+
+
 IMPORTS: dict[str, Callable[..., Any]] = {
     "cond": import_cond,
     "while_loop": import_while,
     "scan": import_scan,
+    "map_impl": import_map,
     "run_and_save_rng_state": import_saved_draw,
     "run_with_rng_state": import_replayed_draw,
 }

@@ -42,6 +42,7 @@ from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
+from compiler.frontend.transforms import stretch
 from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
@@ -238,9 +239,17 @@ class Importer:
                 continue
             if node.op == "output":
                 return map_arg(node.args[0], env.__getitem__)
+            if node in env:  # inside a transform
+                continue
             outer, self._location = self._location, self._locate(node)
             try:
-                env[node] = self._node(graph, node, env)
+                whole = stretch(node)
+                if whole is not None:
+                    values = [self._node(graph, n, env) if n.op == "get_attr" else env[n] for n in whole.inputs]
+                    found = self._run("call_function", node, (values,), {}, whole.function(graph))
+                    env.update({**dict.fromkeys(whole.nodes), **dict(zip(whole.outputs, found, strict=True))})
+                else:
+                    env[node] = self._node(graph, node, env)
             except CompileError as error:
                 if error.node:
                     raise

@@ -147,9 +147,7 @@ def _chooses_by_strides(node: fx.Node, imported: Imported) -> fx.Node | None:
 
 
 def _root(value: Any) -> Any:
-    roots = [
-        h.root for h in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(h, Handle)
-    ]
+    roots = [h.root for h in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(h, Handle)]
     return roots[0] if roots else None
 
 

@@ -82,9 +82,7 @@ def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] |
             inputs.append(Input(node.name, "input", value, real=True))
         else:
             inputs.append(Input(node.name, "input", None, constant=value))
-    leaves = tuple(
-        Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs)
-    )
+    leaves = tuple(Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs))
     output = next(node for node in graph.nodes if node.op == "output")
     found = pytree.tree_leaves(_plain(output.args[0]))
     out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
@@ -101,9 +99,7 @@ def metadata(node: fx.Node) -> Any:
     for key in METADATA:
         if key in node.meta:
             return node.meta[key]
-    raise CompileError(
-        f"node {node.name} has no metadata", node=node.name, hint="give example inputs, or run fake propagation"
-    )
+    raise CompileError(f"node {node.name} has no metadata", node=node.name, hint="give example inputs, or run fake propagation")
 
 
 def _plain(value: Any) -> Any:
@@ -170,10 +166,8 @@ class _HostImporter(Importer):
                 forms.append(handles[alias.operand].form)
                 sources.append(handles[alias.operand].root)
             else:
-                form = (
-                    self.forms.of(tensor, 0)
-                    if alias.kind == "fresh"
-                    else self.forms.get(tensor.dtype, tuple(tensor.shape), tensor.stride(), 0, "")
+                form = self.forms.of(tensor, 0) if alias.kind == "fresh" else self.forms.get(
+                    tensor.dtype, tuple(tensor.shape), tensor.stride(), 0, ""
                 )
                 forms.append(form)
                 sources.append(Root(1 << 62))
@@ -192,7 +186,9 @@ class _HostImporter(Importer):
         self.ops.append(op)
         for handle in handles:
             handle.root.written = True
-        made = iter(Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True))
+        made = iter(
+            Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True)
+        )
         return pytree.tree_unflatten([next(made) if isinstance(t, torch.Tensor) else t for t in tensors], tree)
 
 
@@ -225,15 +221,13 @@ def _declared(
         written = {int(result): kwargs["args"][int(position)] for position, result in table.items()}
         owner = {result: number[id(h)] for result, h in written.items() if _is_handle(h)}
         if len(owner) == len(written):
-            return effects(
-                every, sorted(set(owner.values()))
-            ), lambda i: ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
+            return effects(every, sorted(set(owner.values()))), lambda i: (
+                ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
+            )
     if name in ("auto_functionalized", "auto_functionalized_v2") and args and isinstance(args[0], OpOverload):
         # In place again before it runs: a writer of the operands it names, whose results may be these operands.
         bases = kwargs.get("_all_bases", ())
-        written_names = [
-            a.name for a in args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write
-        ]
+        written_names = [a.name for a in args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         mutated = numbers([*bases, *(kwargs[n] for n in written_names if n in kwargs)])
         return effects(every, mutated), lambda i: ResultAlias("may")
     if name == "triton_kernel_wrapper_functional":

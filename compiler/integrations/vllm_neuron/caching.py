@@ -67,13 +67,7 @@ def _graph(gm: fx.GraphModule) -> list[Any]:
         kwargs: dict[str, Any] = dict(node.kwargs)
         if is_kernel_call(node):
             kwargs = {name: value for name, value in kwargs.items() if name not in _COUNTERS}
-        target = (
-            ""
-            if node.op in ("placeholder", "output")
-            else _attribute(gm, node)
-            if node.op == "get_attr"
-            else _target(node)
-        )
+        target = "" if node.op in ("placeholder", "output") else _attribute(gm, node) if node.op == "get_attr" else _target(node)
         lines.append((node.op, target, plain(node.args), plain(kwargs), node.meta.get("replica_groups")))
     return lines
 

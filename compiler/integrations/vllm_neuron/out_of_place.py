@@ -86,9 +86,7 @@ class _Rewrite:
         types = [cast(TensorType[Attribute], t) for t in host.function.function_type.inputs.data]
         self.arguments: list[fx.Node] = []
         for number, node in enumerate(host.inputs):
-            self.arguments.append(
-                inputs[node] if node is not None else self._constant(host.program.arguments[number].name)
-            )
+            self.arguments.append(inputs[node] if node is not None else self._constant(host.program.arguments[number].name))
         owner: dict[int, int] = {}
         for argument, binding in enumerate(self.bindings):
             other = owner.setdefault(binding.parameter, argument)
@@ -245,9 +243,7 @@ class _Rewrite:
         if isinstance(value, Handle):
             return next(rest)
         if tensors_in(value):
-            return pytree.tree_map(
-                lambda leaf: self._filled(leaf, rest), value, is_leaf=lambda x: isinstance(x, Handle)
-            )
+            return pytree.tree_map(lambda leaf: self._filled(leaf, rest), value, is_leaf=lambda x: isinstance(x, Handle))
         if value is None or isinstance(value, (int, float, str, bool, torch.dtype, torch.device)):
             return value
         while hasattr(self.host.gm, f"_object_{self._objects}"):
@@ -263,9 +259,7 @@ class _Rewrite:
 
 
 def _row_major(window: Window) -> bool:
-    return memory_order(Geometry(*window)) == window.sizes and permuted(Geometry(*window)) == list(
-        range(len(window.sizes))
-    )
+    return memory_order(Geometry(*window)) == window.sizes and permuted(Geometry(*window)) == list(range(len(window.sizes)))
 
 
 def tensor_type_of(host: HostProgram, result: int) -> tuple[torch.dtype, tuple[int, ...]]:
