@@ -44,6 +44,7 @@ from compiler.frontend.logs import quiet_torch
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
+from compiler.frontend.transforms import stretch
 from compiler.locations import node_name
 from compiler.locations import place as place_of
 from compiler.program import Argument, Leaf, Program
@@ -244,9 +245,17 @@ class Importer:
                 continue
             if node.op == "output":
                 return map_arg(node.args[0], env.__getitem__)
+            if node in env:  # inside a transform
+                continue
             outer, self._location = self._location, self._locate(node)
             try:
-                env[node] = self._node(graph, node, env)
+                whole = stretch(node)
+                if whole is not None:
+                    values = [self._node(graph, n, env) if n.op == "get_attr" else env[n] for n in whole.inputs]
+                    found = self._run("call_function", node, (values,), {}, whole.function(graph))
+                    env.update({**dict.fromkeys(whole.nodes), **dict(zip(whole.outputs, found, strict=True))})
+                else:
+                    env[node] = self._node(graph, node, env)
             except CompileError as error:
                 if error.node:
                     raise

@@ -21,6 +21,7 @@ from compiler.frontend import random
 from compiler.frontend.collectives import collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
+from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
     Facts,
     Parameter,
@@ -146,6 +147,10 @@ class Recorder(TorchDispatchMode):
         if composite(func):  # called from inside another operator, where they are not taken apart by themselves
             with self:
                 return func.decompose(*args, **kwargs)
+        fused = FUSED.get(func)
+        if fused is not None:
+            with self:
+                return fused(*args, **kwargs)
         known = facts(func)
         if self.stream is not None and _draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))
