@@ -208,13 +208,20 @@ def _siblings(op: OpOverload) -> list[OpOverload]:
 
 
 def _same_arguments(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
-    """The same formal arguments; theirs may go on with keywords that default to None (`dtype` of a factory)."""
+    """The same formal arguments; theirs may go on with keywords that default to None (`dtype` of a factory).
+
+    What a call may leave to its default must have the same one there.
+    """
 
     def form(a: Any) -> tuple[str, str, bool]:
         return a.name, str(a.type), a.kwarg_only
 
+    def left_out(one: Any, other: Any) -> bool:
+        return not one.has_default_value() or (other.has_default_value() and one.default_value == other.default_value)
+
     extra = theirs[len(mine) :]
-    return [form(a) for a in mine] == [form(a) for a in theirs[: len(mine)]] and all(
+    same = all(left_out(one, other) for one, other in zip(mine, theirs, strict=False))
+    return same and [form(a) for a in mine] == [form(a) for a in theirs[: len(mine)]] and all(
         a.kwarg_only and a.has_default_value() and a.default_value is None for a in extra
     )
 

@@ -342,6 +342,13 @@ def addcdiv(b: Builder, call: Call) -> ir.Value:
     return finish(b, call, hlo.add(x, hlo.divide(_times(b, left, call.arg(3, "value", 1)), right)))
 
 
+@lowering("prims.fma.default")
+def multiply_add(b: Builder, call: Call) -> ir.Value:
+    """As eager PyTorch computes it, which rounds the product too."""
+    left, right, x = computed(b, call, call.args[:3])
+    return finish(b, call, hlo.add(hlo.multiply(left, right), x))
+
+
 # -- smallest and largest ----------------------------------------------------------------------
 
 register_pointwise(lambda b, x, y: hlo.maximum(x, y), "aten.maximum.default", exact=True)
