@@ -71,7 +71,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    spread = var * torch.ones_like(input) if isinstance(var, float) else var
+    spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
     if spread.shape != input.shape and spread.shape == input.shape[:-1]:
         spread = spread.unsqueeze(-1)
     spread = spread.clamp(min=eps)
