@@ -14,13 +14,13 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import Objection, find_copies
-from compiler.analysis.interference import Copy, Interference, touches
+from compiler.analysis.copies import CLONE, Objection, find_copies
+from compiler.analysis.interference import Copy, Interference
 from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
 from dialects.alias import Root as RootAttr
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 Objective = Literal["bytes", "count"]
 
@@ -34,8 +34,8 @@ class ClonePlan:
 
     analysis: AliasAnalysis
     removed: tuple[Copy, ...]
-    kept: tuple[tuple[CallOp, Remark], ...]
-    standing: tuple[tuple[Conflict, frozenset[CallOp]], ...]
+    kept: tuple[tuple[HandleCall, Remark], ...]
+    standing: tuple[tuple[Conflict, frozenset[HandleCall]], ...]
     cost: int
 
 
@@ -46,7 +46,7 @@ def plan_clones(
     fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
     copies, refusals = find_copies(analysis, objection)
-    reasons: dict[CallOp, Remark] = {}
+    reasons: dict[HandleCall, Remark] = {}
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     weights = _weights(copies, objective)
@@ -58,7 +58,7 @@ def plan_clones(
     for number, conflict in against.items():
         reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
     removed = tuple(copy for copy in copies if copy.op not in reasons)
-    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
+    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, HandleCall) and op in reasons)
     standing = tuple(
         (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
         for conflict in conflicts
@@ -69,22 +69,23 @@ def plan_clones(
 
 
 def _weights(copies: list[Copy], objective: Objective) -> list[int]:
-    total = sum(copy.bytes for copy in copies) + 1
+    """What keeping each copy costs. Where all else is equal, what the program calls a clone goes before a conversion."""
+    total, scale = sum(copy.bytes for copy in copies) + 1, len(copies) + 1
     if objective == "bytes":
-        return [copy.bytes * (len(copies) + 1) + 1 for copy in copies]
-    return [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+        costs = [copy.bytes * scale + 1 for copy in copies]
+    else:
+        costs = [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+    return [cost * scale + (copy.op.target.data == CLONE) for cost, copy in zip(costs, copies, strict=True)]
 
 
 def _settle(
-    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[CallOp, Remark]
+    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
 ) -> tuple[frozenset[int], list[Conflict]]:
     """The copies to keep, and the conflicts that say why. Copies that layout alone decides get their reason at once."""
-    given, donated, protected = _argument_roots(analysis)
+    given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        for number, reason in interference.refused.items():
-            reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
-        judge = Judge(interference, protected, given, donated)
+        judge = Judge(interference, given, donated)
         conflicts = list(judge.layout_conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
@@ -92,6 +93,9 @@ def _settle(
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
+    # Only now: what is refused has no place in the memory of a source that itself might have gone.
+    for number, reason in interference.refused.items():
+        reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
     solved: Solved = {}
     kept = choose(weights, clauses, solved)
@@ -112,8 +116,8 @@ def _of(copies: list[Copy], kept: frozenset[int]) -> frozenset[int]:
     return frozenset(copy.number for copy in copies if copy.number in kept)
 
 
-def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset[Root], frozenset[Root]]:
-    """Roots the caller knows, those of them that are donated, and those whose final contents the caller sees."""
+def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset[Root]]:
+    """Roots the caller knows, and those of them that are donated: by every argument that shares them."""
     attributes = argument_attributes(analysis.function)
     owned: dict[int, list[bool]] = {}
     for attribute in attributes:
@@ -121,9 +125,7 @@ def _argument_roots(analysis: AliasAnalysis) -> tuple[frozenset[Root], frozenset
         if isinstance(root, RootAttr):
             owned.setdefault(root.data.id, []).append(DONATED in attribute)
     donated = frozenset(Root("root", number) for number, given_up in owned.items() if all(given_up))
-    given = frozenset(root for root in analysis.origins if root.kind != "fresh")
-    written = {t.root for op in analysis.function.body.block.ops for t in touches(op, analysis) if t.writes}
-    return given, donated, frozenset(root for root in given if root not in donated or root in written)
+    return frozenset(root for root in analysis.origins if root.kind != "fresh"), donated
 
 
 def _remark(copy: Copy, conflict: Conflict) -> Remark:
