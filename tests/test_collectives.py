@@ -173,7 +173,7 @@ def test_groups_are_listed_the_same_on_every_rank() -> None:
     (proto,) = protos
     (op,) = (i for c in read_module(proto).computations for i in c.instructions if i.opcode == "all-reduce")
     assert op.replica_groups == tuple(map(tuple, TWOS))
-    assert not op.compact_groups
+    assert not op.newer_fields
 
 
 # -- permutations ------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 import re
+from collections.abc import Callable
 
 import custom_ops as K
 import pytest
@@ -17,7 +19,7 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized
 
 from compiler.errors import CompileError
 from compiler.integrations.fx_clones import eliminate_clones
-from compiler.integrations.vllm import get_node_storage
+from compiler.integrations.vllm import UnsafeCloneEliminationPass, get_node_storage
 from tools.clones.__main__ import compare
 from tools.clones.brute_force import BruteForce
 from tools.clones.generate import random_case
@@ -237,6 +239,7 @@ def test_a_fill_and_a_store_back_go():
     report = eliminate_clones(graph, [x])
     targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
     assert targets == ["aten.mul_.Tensor", "aten.sum.default"] and len(report.removed) == 3
+    assert report.bytes_saved == 2 * 16, "the fill and the store back"
     assert torch.equal(graph(x), result) and torch.equal(x, expected)
 
 
@@ -304,12 +307,72 @@ def test_higher_order_users(late_read: bool):
         assert all(torch.equal(a, b) for a, b in zip(graph(*inputs), expected, strict=True))
 
 
-def test_two_writers_of_one_copy():
+# -- graphs that crash the rule in use elsewhere -------------------------------------------------
+
+
+def crashing(kind: str) -> Callable[[], Hand]:
     def hand() -> Hand:
-        h = Hand("x")
+        inner = Hand("a")
+        inner.out(inner.f(A.add_.Tensor, inner.ins[0], 1))
+        h = Hand("x", step=inner.module())
         c = h.f(A.clone.default, h.f(A.sin.default, h.ins[0]))
-        h.f(OPS.scale_, c)
-        h.m("add_", c, 1)
+        match kind:
+            case "two writers":
+                h.f(OPS.scale_, c)
+                h.f(A.add_.Tensor, c, 1)
+            case "a method":
+                h.m("add_", c, 1)
+            case "getitem":
+                h.f(A.add_.Tensor, h.f(operator.getitem, c, 0), 1)
+            case "setitem":
+                h.f(operator.setitem, c, 0, 2.5)
+            case "a torch function":
+                h.f(torch.relu_, c)
+            case "a module":
+                h.sub("step", c)
+            case "two kernels":
+                return h.out((h.nki(K.k_dot, c, c), h.nki(K.k_dot, c, h.ins[0]), h.f(A.sum.default, c)))
         return h.out((c,))
 
-    assert removed(FxCase("two_writers", "clone", hand, lambda: (torch.arange(3.0),), "", "", style="hand"), ()) == 1
+    return hand
+
+
+@pytest.mark.parametrize("kind", ["two writers", "a method", "getitem", "setitem", "a torch function", "a module", "two kernels"])
+def test_a_graph_that_crashes_the_simple_rule_loses_its_copy(kind: str):
+    case = FxCase(kind, "clone", crashing(kind), lambda: (torch.arange(6.0).reshape(3, 2),), "", "", style="hand")
+    assert removed(case, ()) == 1
+    graph = case.build()
+    apply = UnsafeCloneEliminationPass()
+    apply(graph.graph)
+    graph.recompile()
+    assert apply.report is not None and len(apply.report.removed) == 1 and not check_clone_removal(case, graph).errors
+
+
+@pytest.mark.parametrize("seed", range(0, 30, 3))
+def test_metadata_stay_true(seed: int):
+    """Which nodes share a storage, where they lie in it and with which strides: as when the graph runs."""
+    if (force := brute_force(seed)) is None:
+        return
+    graph = force.case.build()
+    eliminate_clones(graph, force.case.inputs(), donated=force.case.donate)
+    ran = Recorder(graph)
+    with torch.no_grad():
+        ran.run(*force.case.inputs())
+    shown = {node: node.meta["val"] for node in ran.seen}
+    for node, tensor in ran.seen.items():
+        assert (shown[node].stride(), shown[node].storage_offset()) == (tensor.stride(), tensor.storage_offset()), node
+    for one, other in itertools.combinations(ran.seen, 2):
+        real = ran.seen[one].untyped_storage()._cdata == ran.seen[other].untyped_storage()._cdata
+        assert real == (get_node_storage(one) == get_node_storage(other)), (one, other)
+
+
+class Recorder(torch.fx.Interpreter):
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        super().__init__(graph, garbage_collect_values=False)
+        self.seen: dict[torch.fx.Node, torch.Tensor] = {}
+
+    def run_node(self, n: torch.fx.Node) -> object:
+        result = super().run_node(n)
+        if isinstance(result, torch.Tensor):
+            self.seen[n] = result
+        return result

@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import Objection, find_copies
+from compiler.analysis.copies import CLONE, Objection, find_copies
 from compiler.analysis.interference import Copy, Interference
 from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
@@ -69,10 +69,13 @@ def plan_clones(
 
 
 def _weights(copies: list[Copy], objective: Objective) -> list[int]:
-    total = sum(copy.bytes for copy in copies) + 1
+    """What keeping each copy costs. Where all else is equal, what the program calls a clone goes before a conversion."""
+    total, scale = sum(copy.bytes for copy in copies) + 1, len(copies) + 1
     if objective == "bytes":
-        return [copy.bytes * (len(copies) + 1) + 1 for copy in copies]
-    return [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+        costs = [copy.bytes * scale + 1 for copy in copies]
+    else:
+        costs = [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+    return [cost * scale + (copy.op.target.data == CLONE) for cost, copy in zip(costs, copies, strict=True)]
 
 
 def _settle(
@@ -82,8 +85,6 @@ def _settle(
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        for number, reason in interference.refused.items():
-            reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
         judge = Judge(interference, given, donated)
         conflicts = list(judge.layout_conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
@@ -92,6 +93,9 @@ def _settle(
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
+    # Only now: what is refused has no place in the memory of a source that itself might have gone.
+    for number, reason in interference.refused.items():
+        reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
     solved: Solved = {}
     kept = choose(weights, clauses, solved)

@@ -24,7 +24,7 @@ from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
 from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.types import Geometry
+from dialects.types import DYNAMIC, Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
 """Operators whose written operand ends up with the elements of the other operand, index by index."""
@@ -188,6 +188,8 @@ class Judge:
         while copy is not None:
             found.append(copy.number)
             own, source = self._windows(copy)
+            if DYNAMIC in (own.offset, source.offset):
+                return frozenset(found)
             distance = (source.offset - own.offset) * element_size(copy.source)
             if distance % modulus if modulus else distance or copy.parent.kind != "fresh":
                 return frozenset(found)
@@ -231,7 +233,7 @@ class _Run:
                 self._copy(copy)
                 continue
             for touch in touched:
-                if touch.reads or touch.partial:
+                if touch.reads or touch.partial or self.one.vague:
                     self._read(touch.root, self._atoms(touch), op)
             if len(touched) > 1:
                 self._operands(op, touched)
@@ -348,7 +350,10 @@ class _Run:
         if not isinstance(op, HandleCall) or op.target.data not in OVERWRITING or len(op.args) < 2:
             return None
         source = next((t for t in touched if t.handle is op.args[1]), None)
-        if source is None or touch.handle is not op.args[0] or self._window(touch) != self._window(source):
+        if source is None or touch.handle is not op.args[0]:
+            return None
+        window = self._window(touch)
+        if window is None or window != self._window(source):
             return None
         return self.own[source.root][within(self.one.area[source.root], self._atoms(source))]
 

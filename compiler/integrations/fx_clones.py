@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, Literal
 
 import torch
@@ -184,18 +184,17 @@ def _chooses_by_strides(node: fx.Node, imported: Imported) -> fx.Node | None:
 
 
 def _is_one_operator(node: fx.Node, imported: Imported) -> bool:
-    """Whether a node is one call of the operator that it names, or of what ATen's is made of; no code of others chooses."""
+    """Whether a node is one call of the operator that it names, or of what PyTorch's own is made of; no code of others chooses."""
     ops = imported.ops_of.get(node, ())
-    if node.op != "call_function" or len(ops) != 1:
+    if len(ops) != 1 or not isinstance(ops[0], HandleCall):
         return False
-    if isinstance(node.target, OpOverload):
-        name = node.target._schema.name
-    elif isinstance(node.target, OpOverloadPacket):
-        name = node.target._qualified_op_name
-    else:
-        return False
-    made = ops[0].target.data.split(".") if isinstance(ops[0], HandleCall) else []
-    return name.startswith("aten::") or made[:2] == name.split("::")
+    target: Any = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    if isinstance(target, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
+        return ops[0].target.data.startswith("aten.")
+    if isinstance(target, OpOverload | OpOverloadPacket) and node.op == "call_function":
+        name = target._schema.name if isinstance(target, OpOverload) else target._qualified_op_name
+        return name.startswith("aten::") or ops[0].target.data.split(".")[:2] == name.split("::")
+    return False
 
 
 def _root(value: Any) -> Any:

@@ -27,7 +27,7 @@ from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
-from compiler.frontend.schemas import Facts, overload_name
+from compiler.frontend.schemas import Facts, bind, facts, overload_name
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
 from dialects.calls import HandleCall
@@ -142,6 +142,7 @@ class _HostImporter(Importer):
         self.ops_of: dict[fx.Node, list[Operation]] = {}
         self.env: dict[fx.Node, Any] = {}
         self._graph = captured.graph.graph
+        self.expander.copies = False  # what is a view must stay one: the graph is not rewritten from this import
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
         if graph.graph is self._graph:
@@ -233,7 +234,7 @@ def _name(node: fx.Node) -> str:
 def _declared(
     node: fx.Node, args: Any, kwargs: dict[str, Any], handles: list[Handle]
 ) -> tuple[Effects, Callable[[int], ResultAlias]]:
-    """Effects and result aliases that a higher-order operator declares in its arguments; else unknown."""
+    """Effects and result aliases that an operator declares: in its schema, or a higher-order one in its arguments; else unknown."""
     number = {id(handle): i for i, handle in enumerate(handles)}
 
     def numbers(values: Iterable[Any]) -> list[int]:
@@ -258,6 +259,9 @@ def _declared(
         return effects(every, numbers(named[n] for n in _written_by_kernel(node))), lambda i: ResultAlias("may")
     if name == "triton_kernel_wrapper_functional":
         return effects(every, ()), lambda i: ResultAlias("fresh")
+    if isinstance(target, OpOverload) and not (facts(target).silent or facts(target).metadata):
+        written = [value for parameter, value in bind(facts(target), args, kwargs) if parameter.writes]
+        return effects(every, numbers(written)), lambda i: ResultAlias("may")
     return Effects(None), lambda i: ResultAlias("may")
 
 

@@ -262,7 +262,10 @@ class Executable:
                 next_seed(tensors[index])
             for name, index in self.signature.rebound:
                 self._state.rebind(name, outputs[index])
-        leaves = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.signature.out_leaves]
+        leaves = [
+            (outputs[leaf.index].item() if leaf.number else outputs[leaf.index]) if leaf.is_tensor else leaf.constant
+            for leaf in self.signature.out_leaves
+        ]
         return pytree.tree_unflatten(leaves, self.signature.out_tree)
 
     def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -29,7 +29,14 @@ from tools.fuzz.verdict import Verdict, general
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "tests" / "cases")]
 
-from fx_oracle import FxCase, annotate, best_removal, check_clone_removal, drop_clones, is_clone_node  # noqa: E402
+from fx_oracle import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+    FxCase,
+    annotate,
+    best_removal,
+    check_clone_removal,
+    drop_clones,
+    is_clone_node,
+)
 
 MOST_CLONES = 5
 """Brute force judges 2 to the power of the number of clones."""

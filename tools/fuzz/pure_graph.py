@@ -47,7 +47,8 @@ def served(program: Program) -> Runner:
 
 def _through_dynamo(program: Program) -> Runner | None:
     """None: Dynamo cannot capture the program as one graph."""
-    import torch._dynamo as dynamo
+    from torch import _dynamo as dynamo
+    from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
     dynamo.reset()
 
@@ -58,9 +59,9 @@ def _through_dynamo(program: Program) -> Runner | None:
     try:
         with torch.no_grad():
             run(*program.make_arguments())
-    except dynamo.exc.BackendCompilerFailed as error:
+    except BackendCompilerFailed as error:
         raise error.inner_exception from None
-    except dynamo.exc.TorchDynamoException:
+    except TorchDynamoException:
         return None
     return run
 

@@ -71,6 +71,7 @@ CORE: dict[str, tuple[tuple[torch.dtype, ...], Made]] = {
     "aten._adaptive_avg_pool2d_backward.default": (FLOATS, lambda d: [
         (_made(2, 3, *out, dtype=d), _made(*_IMAGE, dtype=d)) for out in ((3, 5), (4, 2), (1, 1))]),
     "aten._embedding_bag.default": (FLOATS[:1], _embedding_bag),
+    "aten._local_scalar_dense.default": (FLOATS + INTEGERS, lambda d: [(_made(*shape, dtype=d),) for shape in ((), (1,), (1, 1))]),
     "aten._native_batch_norm_legit_no_training.default": (FLOATS, lambda d: [
         (_made(*_IMAGE, dtype=d), w, w, _made(3, dtype=d), _made(3, dtype=d, low=0.5), 0.1, 1e-5) for w in (_made(3, dtype=d), None)]),
     "aten.adaptive_avg_pool1d.default": (FLOATS, lambda d: [
