@@ -220,7 +220,7 @@ class _Rewrite:
         """Remakes a kernel call: the host's own arguments, with values for its tensors."""
 
         def make(operands: Sequence[fx.Node]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-            args, kwargs = map_arg((node.args, node.kwargs), self.host.env.__getitem__)  # type: ignore[arg-type]
+            args, kwargs = map_arg((node.args, node.kwargs), self.host.env.__getitem__)
             call = read_kernel(self.host.kernels, node.target, args, kwargs)
             assert call is not None, "it was imported as a kernel call"
             places = {id(tensor): operand for tensor, operand in zip(tensors_of(call.args), operands, strict=True)}
