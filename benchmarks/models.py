@@ -316,8 +316,8 @@ def difference(got: torch.Tensor, want: torch.Tensor) -> float:
         return 0.0 if torch.equal(got, want) else float("inf")
     if not torch.equal(got.isfinite(), want.isfinite()):
         return float("inf")
-    scale = max(want.float().nan_to_num(0, 0, 0).abs().max().item(), 1e-30)
-    return (got.float() - want.float()).nan_to_num(0, 0, 0).abs().max().item() / scale
+    scale = max(want.double().nan_to_num(0, 0, 0).abs().max().item(), 1e-30)
+    return (got.double() - want.double()).nan_to_num(0, 0, 0).abs().max().item() / scale
 
 
 @contextlib.contextmanager

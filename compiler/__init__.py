@@ -37,6 +37,9 @@ def compile(
     trust: bool = False,
     validate: bool = False,
     xla_flags: Mapping[str, str | bool | int] | None = None,
+    replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    kernels: Sequence[Any] = (),
+    kernel_compiler: Any = None,
 ) -> Executable:
     """Compile a PyTorch program that may mutate its arguments and its module's state.
 
@@ -49,6 +52,10 @@ def compile(
         trust: load a `.pt2` file even if that runs code from it.
         validate: check every pass by running the program before and after it on random inputs (slow).
         xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.
+        replica_groups: for target "neuron", by process group: the partition of the world that it is part of. Of other groups
+            the live process group is asked.
+        kernels: readers of other toolkits' kernel operators (`compiler.frontend.kernels.KernelReader`).
+        kernel_compiler: `compiler(kernel_idx, args)` for kernel calls (docs/neuron.md).
 
     Raises:
         ValidationError: a pass changed what the program computes, or an operator aliases or writes memory undeclared.
@@ -58,7 +65,8 @@ def compile(
     from compiler.compilation import compile_program
 
     return compile_program(
-        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags
+        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags,
+        replica_groups=replica_groups, kernels=kernels, kernel_compiler=kernel_compiler,
     )
 
 

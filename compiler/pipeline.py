@@ -44,8 +44,18 @@ PASSES: dict[str, Entry] = {
     "decompose": Entry(
         "compiler.transforms.decompose:Decompose", "replace value calls without a lowering rule by simpler ones"
     ),
+    "rewrite-devices": Entry(
+        "compiler.transforms.rewrite_devices:RewriteDevices", "put the target in place of every device that a call mentions"
+    ),
+    "write-nki-backend-config": Entry(
+        "compiler.transforms.write_nki_backend_config:WriteNkiBackendConfig",
+        "compile each distinct kernel once; its calls then say what they write",
+    ),
     "resolve-replica-groups": Entry(
         "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
+    ),
+    "seed-parameter": Entry(
+        "compiler.transforms.seed_parameter:SeedParameter", "replace the hidden random state by a seed, the last parameter"
     ),
     "remove-dead-values": Entry(
         "compiler.transforms.remove_dead_values:RemoveDeadValues", "remove pure operations whose results nobody uses"

@@ -59,6 +59,21 @@ def seeded(seed: int) -> torch.Tensor:
     return torch.tensor([key - (1 << 64) if key >> 63 else key, 0])
 
 
+SEEDS = 1 << 31
+"""Seeds of programs that take one as a parameter are smaller: a 32-bit integer holds them."""
+
+
+def next_seed(seed: torch.Tensor) -> None:
+    """Another seed in place of this one: a call that takes a seed must not draw what the call before it drew."""
+    with torch.no_grad():
+        seed.add_(1).remainder_(SEEDS)
+
+
+def fresh_seed() -> torch.Tensor:
+    """A seed that depends on PyTorch's default generator, which stays as it is."""
+    return fresh_state()[0] % SEEDS
+
+
 def fresh_state() -> torch.Tensor:
     """A state that depends on PyTorch's default generator, which stays as it is."""
     generator = torch.Generator()

@@ -489,6 +489,11 @@ def linear_algebra_cases() -> list[Case]:
     ]
 
 
+def creation_cases() -> list[Case]:
+    return [case("logspace", *ends, base, dtype=d) for d in (f32, f64, i64, bf16)
+            for ends, base in (((0, 2, 4), 10.0), ((1, 1.2, 2), 10.0), ((-2, 1, 5), 2.0), ((3, 0, 1), 10.0))]  # fmt: skip
+
+
 def special_cases() -> list[Case]:
     grid = torch.linspace(-4.3, 20, 31)
     degrees = torch.arange(-1, 9).to(f32)[:, None]
@@ -508,6 +513,7 @@ def special_cases() -> list[Case]:
 
 FAMILIES = {
     "linear algebra": linear_algebra_cases(),
+    "creation": creation_cases(),
     "special": special_cases(),
     "elementwise": elementwise_cases(),
     "shaping": shaping_cases(),

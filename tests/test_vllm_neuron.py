@@ -13,7 +13,7 @@ from torch import fx
 
 from compiler.errors import UnsupportedError
 from compiler.integrations import vllm_neuron as neuron
-from compiler.transforms.resolve_replica_groups import partition
+from compiler.process_groups import partition
 
 
 def served(case: FxCase, gm: fx.GraphModule, found: dict) -> None:
@@ -91,13 +91,6 @@ def test_a_foreign_pass_may_give_back_the_module_alone() -> None:
 )
 def test_dynamo_names(mangled: str, clean: str) -> None:
     assert neuron.clean_name(mangled) == clean
-
-
-def test_random_numbers_are_refused_with_their_node() -> None:
-    h = Hand("x")
-    gm = h.out((h.f(torch.ops.aten.rand_like.default, h.ins[0]),)).module()
-    with pytest.raises(RuntimeError, match=r"draws random numbers.*rand_like"):
-        neuron.run_passes(gm, example_inputs=[torch.ones(3)])
 
 
 def test_a_graph_that_returns_nothing_has_no_results() -> None:

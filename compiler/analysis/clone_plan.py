@@ -20,7 +20,7 @@ from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
 from dialects.alias import Root as RootAttr
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 Objective = Literal["bytes", "count"]
 
@@ -34,8 +34,8 @@ class ClonePlan:
 
     analysis: AliasAnalysis
     removed: tuple[Copy, ...]
-    kept: tuple[tuple[CallOp, Remark], ...]
-    standing: tuple[tuple[Conflict, frozenset[CallOp]], ...]
+    kept: tuple[tuple[HandleCall, Remark], ...]
+    standing: tuple[tuple[Conflict, frozenset[HandleCall]], ...]
     cost: int
 
 
@@ -46,11 +46,11 @@ def plan_clones(
     fills of fresh memory by `copy_` count by their bytes only)."""
     analysis = AliasAnalysis(function)
     copies, refusals = find_copies(analysis, objection)
-    reasons: dict[CallOp, Remark] = {}
+    reasons: dict[HandleCall, Remark] = {}
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     weights = _weights(copies, objective)
-    standing: list[tuple[Conflict, frozenset[CallOp]]] = []
+    standing: list[tuple[Conflict, frozenset[HandleCall]]] = []
     while True:
         kept, conflicts, refused = _settle(analysis, copies, weights, reasons)
         against: dict[int, Conflict] = {}
@@ -70,7 +70,7 @@ def plan_clones(
     for number, reason in refused.items():
         reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     removed = tuple(copy for copy in copies if copy.op not in reasons)
-    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, CallOp) and op in reasons)
+    stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, HandleCall) and op in reasons)
     cost = sum(weight for copy, weight in zip(copies, weights, strict=True) if copy.op in reasons)
     return ClonePlan(analysis, removed, stays, tuple(standing), cost)
 
@@ -86,7 +86,7 @@ def _weights(copies: list[Copy], objective: Objective) -> list[int]:
 
 
 def _settle(
-    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[CallOp, Remark]
+    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
 ) -> tuple[frozenset[int], list[Conflict], dict[int, str]]:
     """The copies to keep, the conflicts that say why, and the copies that cannot be judged beside these.
 

@@ -22,8 +22,9 @@ from compiler.analysis.interference import Atoms, Class, Copy, Interference, Tou
 from compiler.analysis.layout import same_strides
 from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp, Constant
+from dialects.fx import Constant
 from dialects.types import DYNAMIC, Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
@@ -113,9 +114,9 @@ class Judge:
                 remove = frozenset({copy.number})
             if reason:
                 yield Conflict("layout", Clause(path, remove), op, None, reason)
-        elif isinstance(op, CallOp) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
+        elif isinstance(op, HandleCall) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
             yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind == "view" and alias.operand == number:
                     size = element_size(result)
@@ -124,7 +125,7 @@ class Judge:
 
     def _reads_layout(self, op: Operation, number: int, handle: SSAValue, root: Root) -> str:
         """How the op can see the strides of its operand, or "" when it cannot."""
-        if not isinstance(op, CallOp) or op.effects.data is None:
+        if not isinstance(op, HandleCall) or op.effects.data is None:
             return "it may look at strides"
         if not op.target.data.startswith("aten.") and ANY_LAYOUT not in op.attributes:
             return "it may look at raw memory"
@@ -154,7 +155,7 @@ class Judge:
             return False
         for use in result.uses:
             op = use.operation
-            if depth == 0 or not isinstance(op, CallOp) or op.effects.data is None:
+            if depth == 0 or not isinstance(op, HandleCall) or op.effects.data is None:
                 return True
             if not op.target.data.startswith("aten.") or use.index not in (op.effects.reads() or ()):
                 return True
@@ -200,7 +201,7 @@ class Judge:
         return self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
 
 
-def _is_row_major(op: CallOp) -> bool:
+def _is_row_major(op: HandleCall) -> bool:
     """Whether the call asks for a row-major result, whatever its operands are."""
     format_ = op.keywords.data.get("memory_format") if op.keywords is not None else None
     return isinstance(format_, Constant) and format_.data == "memory_format:contiguous_format"
@@ -353,7 +354,7 @@ class _Run:
 
     def _moved_values(self, op: Operation, touch: Touch, touched: list[Touch]) -> np.ndarray | None:
         """The values that a `copy_` moves to the same bytes of joined memory: those of its source, not new ones."""
-        if not isinstance(op, CallOp) or op.target.data not in OVERWRITING or len(op.args) < 2:
+        if not isinstance(op, HandleCall) or op.target.data not in OVERWRITING or len(op.args) < 2:
             return None
         source = next((t for t in touched if t.handle is op.args[1]), None)
         if source is None or touch.handle is not op.args[0]:
@@ -382,7 +383,7 @@ class _Run:
                     continue
                 if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
                     continue
-                if not (first.writes and second.writes) and isinstance(op, CallOp) and op.pointwise is not None:
+                if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
                     if (window := self._window(first)) is not None and window == self._window(second):
                         continue
                 self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)

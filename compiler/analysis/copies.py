@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from compiler.analysis.alias import AliasAnalysis, Location, is_handle
 from compiler.analysis.interference import Copy
 from compiler.analysis.regions import contiguous
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import DYNAMIC, ELEMENTS
 
 CLONE = "aten.clone.default"
@@ -24,7 +24,7 @@ _KEEPS_VALUE = frozenset({"memory_format", "dtype", "non_blocking", "layout"})
 """Keywords of these operators that have no say in where the result lives."""
 
 
-Objection = Callable[[CallOp, SSAValue, SSAValue], str]
+Objection = Callable[[HandleCall, SSAValue, SSAValue], str]
 """Why a copy, given with its source and its result, must stay as far as the caller is concerned, or ""."""
 
 
@@ -32,7 +32,7 @@ Objection = Callable[[CallOp, SSAValue, SSAValue], str]
 class Refusal:
     """A copy that cannot be judged, and why."""
 
-    op: CallOp
+    op: HandleCall
     bytes: int
     reason: str
 
@@ -45,8 +45,8 @@ def find_copies(
     refusals: list[Refusal] = []
     order = {op: time for time, op in enumerate(analysis.function.body.block.ops)}
     for op in order:
-        pair = (_copied(op) or _filled(op, analysis, order)) if isinstance(op, CallOp) else None
-        if pair is None or not isinstance(op, CallOp):
+        pair = (_copied(op) or _filled(op, analysis, order)) if isinstance(op, HandleCall) else None
+        if pair is None or not isinstance(op, HandleCall):
             continue
         source, result = (analysis.location(value) for value in pair)
         if source.element != result.element:
@@ -60,7 +60,7 @@ def find_copies(
     return copies, refusals
 
 
-def _copied(op: CallOp) -> tuple[SSAValue, SSAValue] | None:
+def _copied(op: HandleCall) -> tuple[SSAValue, SSAValue] | None:
     """Operand and result of `clone` and its kin."""
     if op.target.data not in COPIES or len(op.args) != 1 or [a.kind for a in op.aliases.data] != ["fresh"]:
         return None
@@ -73,13 +73,13 @@ def _absent(value: object) -> bool:
     return isinstance(value, NoneType) or (isinstance(value, IntegerAttr) and value.value.data == 0)
 
 
-def _filled(op: CallOp, analysis: AliasAnalysis, order: dict[Operation, int]) -> tuple[SSAValue, SSAValue] | None:
+def _filled(op: HandleCall, analysis: AliasAnalysis, order: dict[Operation, int]) -> tuple[SSAValue, SSAValue] | None:
     """Source and destination of a `copy_` into fresh memory that nobody has used before."""
     if op.target.data != "aten.copy_.default" or len(op.args) < 2 or not all(is_handle(v) for v in op.args[:2]):
         return None
     target, source = op.args[0], op.args[1]
     maker = target.owner
-    if not isinstance(maker, CallOp) or len(maker.outs) != 1 or maker.aliases.data[0].kind != "fresh":
+    if not isinstance(maker, HandleCall) or len(maker.outs) != 1 or maker.aliases.data[0].kind != "fresh":
         return None
     if maker.effects.writes() != () or source is target or _copied(maker) is not None:
         return None

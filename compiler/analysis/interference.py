@@ -19,8 +19,8 @@ from xdsl.ir import Operation, SSAValue
 from compiler.analysis.alias import AliasAnalysis, Location, Root, is_handle, reachable
 from compiler.analysis.layout import rebase, same_strides
 from compiler.analysis.regions import RUN_CAP, Region, intervals, pieces, region
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp
 from dialects.types import Geometry, element_bytes
 from dialects.vllm_ir import ImplementedCallOp
 
@@ -32,7 +32,7 @@ class Copy:
     """A copy that may go: `result` holds a copy of `source` from `op` on, and would then be `source` itself."""
 
     number: int
-    op: CallOp
+    op: HandleCall
     source: SSAValue
     result: SSAValue
     parent: Root
@@ -71,14 +71,14 @@ class Class:
 
 def touches(op: Operation, analysis: AliasAnalysis) -> list[Touch]:
     """What an op does to memory. Operators of unknown behaviour read and may write all of what they can reach."""
-    if isinstance(op, CallOp | CondOp | WhileOp | ImplementedCallOp) and op.effects.data is not None:
+    if isinstance(op, HandleCall | CondOp | WhileOp | ImplementedCallOp) and op.effects.data is not None:
         reads, writes = set(op.effects.reads() or ()), set(op.effects.writes() or ())
         return [
             touch
             for i in sorted(reads | writes)
             for touch in _touch(op.operands[i], analysis.location(op.operands[i]), i in reads, i in writes)
         ]
-    if isinstance(op, CallOp) or op.regions or any(is_handle(v) for v in op.operands):
+    if isinstance(op, HandleCall) or op.regions or any(is_handle(v) for v in op.operands):
         roots = dict.fromkeys(root for handle in reachable(op) for root in analysis.location(handle).roots)
         return [Touch(root, None, True, True, True) for root in roots]
     return []

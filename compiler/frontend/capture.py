@@ -26,6 +26,7 @@ from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
+from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
 from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.frontend.subscripts import Subscripts
 from compiler.frontend.surroundings import Attributes, is_constant, links, plain_values
@@ -133,8 +134,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             )
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
-    # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
-    shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    # Shapes stay static; a number from data is an unbacked symbol, until it becomes a tensor again.
+    shapes = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=False)
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
@@ -168,6 +169,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 if isinstance(value, torch.Tensor):
                     outcome.leaves.append(Leaf(len(results)))
                     results.append(value)
+                elif isinstance(value, SYMBOLIC):
+                    outcome.leaves.append(Leaf(len(results), number=True))
+                    results.append(value)  # type: ignore[arg-type]
                 elif is_constant(value):
                     outcome.leaves.append(Leaf(constant=value))
                 else:
@@ -178,7 +182,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             for name, value in substituted.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
-            subscripts.check(results)
+            subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
         return results
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
@@ -193,6 +197,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     except Exception as error:
         raise _trace_error(error) from error
     assert outcome.tree is not None
+    numbers_to_tensors(graph)
     numbers = {id(item): i for i, item in enumerate(inputs)}
     in_leaves = tuple(Leaf(numbers[id(i)]) if i.tensor is not None else Leaf(constant=i.constant) for i in user)
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAttr, UnitAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from compiler.errors import UnsupportedError
 from compiler.frontend import random
+from compiler.frontend.collectives import collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
+from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
     Facts,
     Parameter,
@@ -29,11 +31,14 @@ from compiler.frontend.schemas import (
     expands,
     facts,
     metadata_twin,
+    out_twin,
     overload_name,
     writes_now,
 )
+from compiler.frontend.subscripts import NodeSubscripts
 from dialects.alias import ResultAlias, effects, results
-from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
+from dialects.calls import ValueForm, ValueFormData, ValueOutput
+from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
 from dialects.types import DYNAMIC, row_major
 
 
@@ -55,14 +60,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation to emit; `written` holds the slots it writes."""
+    """One operation to emit, of type `op`; `written` holds the slots it writes."""
 
     properties: dict[str, Attribute]
     operands: tuple[int, ...]
     types: tuple[Attribute, ...]
     made: tuple[Made, ...]
     written: tuple[int, ...] = ()
-    kind: Literal["call", "constant", "symbol"] = "call"
+    op: type[Operation] = CallOp
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class Expansion:
     steps: tuple[Step, ...]
     output: Any
     rebound: tuple[tuple[int, int], ...]
+    copied: bool = False
+    """The result is a copy where eager PyTorch has a view at a place known only at run time."""
     tensors: tuple[torch.Tensor | None, ...] = ()
     """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
 
@@ -100,9 +107,10 @@ class _Call:
 class Recorder(TorchDispatchMode):
     """Records the ATen calls made under it as steps over slots."""
 
-    def __init__(self, forms: Forms) -> None:
+    def __init__(self, forms: Forms, subscripts: NodeSubscripts) -> None:
         super().__init__()
         self.forms = forms
+        self.subscripts = subscripts
         self.steps: list[Step] = []
         self._kept: list[torch.Tensor] = []  # ids stay valid while their owners live
         self.tensors: list[torch.Tensor | None] = []
@@ -113,7 +121,7 @@ class Recorder(TorchDispatchMode):
         self._memory: dict[int, _Memory] = {}
         self._operands: list[torch.Tensor] = []
         self.stream: torch.Tensor | None = None
-        """The operand that holds the state of the generator."""
+        """The operand that holds the state of the generator; None where random operators stay as they are."""
 
     def operand(self, fake: torch.Tensor, handle: Handle) -> None:
         """Declare the next operand of the node."""
@@ -127,7 +135,7 @@ class Recorder(TorchDispatchMode):
             (i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i
         )
         output = self._structure(out)
-        return Expansion(tuple(self.steps), output, rebound)
+        return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -139,13 +147,17 @@ class Recorder(TorchDispatchMode):
         if composite(func):  # called from inside another operator, where they are not taken apart by themselves
             with self:
                 return func.decompose(*args, **kwargs)
+        fused = FUSED.get(func)
+        if fused is not None:
+            with self:
+                return fused(*args, **kwargs)
         known = facts(func)
-        if random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs))):
+        if self.stream is not None and _draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))
             with self:
                 return run(*args, **kwargs)
         if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
-            known = _without_writes(known)
+            known = _without_writes(func, known)
         for tensor in _tensors((args, list(kwargs.values()))):
             self._ensure(tensor)
         result = func(*args, **kwargs)
@@ -178,7 +190,7 @@ class Recorder(TorchDispatchMode):
             data = constant_data(tensor)
         form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
         self._new_slot(tensor, form, memory)
-        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), kind="constant"))
+        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), op=ConstantOp))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = _tensors(result)
@@ -225,7 +237,7 @@ class Recorder(TorchDispatchMode):
         """The slot of a number known only at run time."""
         properties: dict[str, Attribute] = {"expression": StringAttr(str(value.node.expr))}
         form = self.forms.get(torch.int64, (), (), 0, "")  # a number has no geometry; its slot is never viewed
-        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), kind="symbol"))
+        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), op=SymbolOp))
         return self._new_slot(None, form, _Memory(0, 0))
 
     def _is_changed(self, tensor: torch.Tensor) -> bool:
@@ -357,7 +369,18 @@ class Recorder(TorchDispatchMode):
         outs = [call.of_parameter.get(p.name, [-1])[0] for p in known.parameters if p.out]
         if twin is None or len(outs) != len(known.parameters) - sum(not p.out for p in known.parameters) or -1 in outs:
             raise UnsupportedError(f"{name} changes the size of a tensor", hint="allocate it at its final size")
+        resized: list[int] = []
         for operand in outs:
+            tensor, form = call.tensors[operand], self._form[call.operands[operand]]
+            if tensor is None or not any(tensor is other for other in changed):
+                continue
+            if tuple(tensor.shape) == form.sizes:
+                # Fake kernels give an out= of the right size strides of their own, eager kernels leave it as it is.
+                base = self._memory_of[call.operands[operand]].base // form.dtype.itemsize
+                tensor.as_strided_(form.sizes, form.strides, form.offset + base)
+            else:
+                resized.append(operand)
+        for operand in resized:
             slot = call.operands[operand]
             if self._argument[slot]:
                 raise UnsupportedError(
@@ -376,15 +399,22 @@ class Recorder(TorchDispatchMode):
             [call.operands[i] for i in kept],
         )
         step.reads = [renumbered[i] for i in call.reads]
+        copied: list[tuple[torch.Tensor, torch.Tensor]] = []
         for operand in outs:
             tensor = call.tensors[operand]
             assert tensor is not None
+            if operand not in resized:  # it has the right size, and takes over what the call makes
+                copied.append((tensor, tensor.new_empty(tensor.shape)))
+                tensor = copied[-1][1]
             size = number(tensor.untyped_storage().nbytes())
             memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, size)
             form = self.forms.of(tensor, 0)
             made.append(Made(form, -1, size))
             self._new_slot(tensor, form, memory)
         self._emit(twin.target, step, made, [ResultAlias("fresh")] * len(made), None)
+        with self:
+            for tensor, fresh in copied:
+                tensor.copy_(fresh)
 
     # -- emitting --------------------------------------------------------------------------------
 
@@ -411,7 +441,8 @@ class Recorder(TorchDispatchMode):
             properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
         types = tuple(m.form.type for m in made)
-        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))
+        op, properties = collective(name, properties) or (CallOp, properties)
+        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written, op))
 
     def _structure(self, out: Any) -> Any:
         if isinstance(out, torch.Tensor):
@@ -471,6 +502,10 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
+def _draws(func: OpOverload, known: Facts, args: Any, kwargs: Any) -> bool:
+    return random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs)))
+
+
 def _arguments(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Actual arguments by name, defaults filled in."""
     named = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
@@ -478,9 +513,11 @@ def _arguments(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) ->
     return named
 
 
-def _without_writes(known: Facts) -> Facts:
-    """The facts of a silent writer in a call that writes nothing."""
-    return replace(known, parameters=tuple(replace(p, writes=p.out) for p in known.parameters), twin=None)
+def _without_writes(func: OpOverload, known: Facts) -> Facts:
+    """The facts of a silent writer in a call that writes its out= operands at most."""
+    outs = [p for p in known.parameters if p.out]
+    parameters = tuple(replace(p, writes=p.out) for p in known.parameters)
+    return replace(known, parameters=parameters, twin=out_twin(func, outs) if outs else None)
 
 
 def _alias_sets(known: Facts, func: OpOverload, count: int) -> list[frozenset[str]]:

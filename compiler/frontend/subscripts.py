@@ -58,6 +58,8 @@ class Subscripts(TorchFunctionMode):
             raise UnsupportedError(
                 f"{func.__name__} runs a Python function on every element", hint="express it with tensor operators"
             )
+        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
+            raise UnsupportedError("a subscript is a number from data", hint="index with the tensor, not with its item()")
         if func == torch.Tensor.__getitem__ and self._recording():
             key = _key(args[1])
             if _by_number(args[0], key):
@@ -228,4 +230,24 @@ def _operands(node: fx.Node, target: OpOverload) -> Iterator[fx.Node]:
             yield from (leaf for leaf in pytree.tree_leaves(actual) if isinstance(leaf, fx.Node))
 
 
-__all__ = ["Subscripts"]
+class NodeSubscripts(Subscripts):
+    """Rewrites the subscripts that one node of a graph makes; a read only where the caller keeps an eye on the copy.
+
+    Attributes:
+        copied: a read gave a copy.
+    """
+
+    def __init__(self, reads: bool) -> None:
+        super().__init__(None)
+        self._may_read = reads
+        self.copied = False
+
+    def _recording(self) -> bool:
+        return self._may_read
+
+    def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+        self.copied = True
+        return torch.ops.aten.index.Tensor(*_gathered(base, key))
+
+
+__all__ = ["NodeSubscripts", "Subscripts"]

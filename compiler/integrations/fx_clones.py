@@ -28,7 +28,8 @@ from compiler.remarks import Remark, Site, render
 from compiler.transforms.eliminate_clones import apply_plan
 from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.alias import effects
-from dialects.fx import CallOp, ConstantOp
+from dialects.calls import HandleCall
+from dialects.fx import ConstantOp
 from dialects.types import geometry
 
 Edit = tuple[tuple[fx.Node, fx.Node], ...]
@@ -87,7 +88,7 @@ def eliminate_clones(
 
     _declare(imported, overwrites)
 
-    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+    def objection(op: HandleCall, source: SSAValue, result: SSAValue) -> str:
         return _objection(op, source, result, imported)
 
     if hoist_reads:
@@ -121,7 +122,7 @@ def _declare(imported: Imported, overwrites: Mapping[OpOverload, Sequence[str]])
         if unknown:
             raise CompileError(f"{form.name} does not write {unknown[0]!r}", hint="name parameters that its schema marks as written")
     for op in imported.node_of if declared else ():
-        if isinstance(op, CallOp) and op.target.data in declared:
+        if isinstance(op, HandleCall) and op.target.data in declared:
             form, names = declared[op.target.data]
             operands = parameter_operands(op, form)
             unread = {operands[name] for name in names if name in operands}
@@ -152,7 +153,7 @@ def _node_is(op: Operation, imported: Imported) -> bool:
     return node is not None and imported.ops_of[node] == [op]
 
 
-def _objection(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> str:
+def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imported) -> str:
     """Why a copy cannot be taken out of the graph, or ""."""
     maker = result.owner
     for part in (op, maker):
@@ -190,7 +191,7 @@ def _is_what_it_says(node: fx.Node, imported: Imported) -> bool:
     PyTorch's own chooses between views and copies only: a part of it that is a copy may be no copy on other strides.
     """
     made = [op for op in imported.ops_of.get(node, ()) if not isinstance(op, ConstantOp)]
-    ops = [op for op in made if isinstance(op, CallOp)]
+    ops = [op for op in made if isinstance(op, HandleCall)]
     if not ops or len(ops) < len(made):
         return False
     target: Any = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target

@@ -30,6 +30,7 @@ from compiler.frontend.importer import Importer
 from compiler.frontend.schemas import Facts, bind, facts, overload_name
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
+from dialects.calls import HandleCall
 from dialects.fx import CallOp, Operand
 
 METADATA = ("val", "example_value")
@@ -62,7 +63,7 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     program = importer.program()
     function = main_function(program.module)
     for op, node in importer.node_of.items():
-        if isinstance(op, CallOp) and _takes_any_layout(op, node):
+        if isinstance(op, HandleCall) and _takes_any_layout(op, node):
             op.attributes[ANY_LAYOUT] = UnitAttr()
     names = set(donated)
     given_up: list[DictionaryAttr] = []
@@ -75,7 +76,7 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     return Imported(function, importer.node_of, importer.ops_of, importer.env)
 
 
-def _takes_any_layout(op: CallOp, node: fx.Node) -> bool:
+def _takes_any_layout(op: HandleCall, node: fx.Node) -> bool:
     """Whether the node is a call of an operator that is tagged as one that takes operands with other strides."""
     called: Any = node.target
     if isinstance(called, OpOverloadPacket):
@@ -83,7 +84,7 @@ def _takes_any_layout(op: CallOp, node: fx.Node) -> bool:
     return isinstance(called, OpOverload) and overload_name(called) == op.target.data and torch.Tag.flexible_layout in called.tags
 
 
-def parameter_operands(op: CallOp, form: Facts) -> dict[str, int]:
+def parameter_operands(op: HandleCall, form: Facts) -> dict[str, int]:
     """Operand number of each parameter that is a single tensor of this call."""
     positional = [p.name for p in form.parameters if not p.keyword_only]
     named = [*zip(positional, op.arguments.data, strict=False), *(op.keywords.data.items() if op.keywords is not None else ())]
@@ -141,6 +142,7 @@ class _HostImporter(Importer):
         self.ops_of: dict[fx.Node, list[Operation]] = {}
         self.env: dict[fx.Node, Any] = {}
         self._graph = captured.graph.graph
+        self.expander.copies = False  # what is a view must stay one: the graph is not rewritten from this import
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
         if graph.graph is self._graph:
@@ -169,7 +171,7 @@ class _HostImporter(Importer):
 
     def _written_since(self, first: int) -> bool:
         """Whether a node that failed half-way had already changed which handle an operand is."""
-        return any(isinstance(op, CallOp) and op.effects.writes() != () for op in self.ops[first:])
+        return any(isinstance(op, HandleCall) and op.effects.writes() != () for op in self.ops[first:])
 
     def _opaque(self, node: fx.Node, env: dict[fx.Node, Any], error: Exception) -> Any:
         """One call for a node whose inside is not known."""

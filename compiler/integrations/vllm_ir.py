@@ -17,11 +17,11 @@ from compiler.errors import CompileError
 from compiler.frontend.schemas import Facts, facts
 from compiler.integrations.fx_import import parameter_operands
 from dialects.alias import ResultAlias, Results, effects
-from dialects.fx import CallOp, ValueOutput
+from dialects.calls import HandleCall, ValueOutput
 from dialects.vllm_ir import NATIVE, Activations, Implementation, ImplementationData, ImplementedCallOp
 
 
-def always(call: CallOp) -> bool:
+def always(call: HandleCall) -> bool:
     return True
 
 
@@ -39,7 +39,7 @@ class Provider:
     name: str
     op: OpOverload
     gives: tuple[str | int, ...] = ()
-    supports: Callable[[CallOp], bool] = always
+    supports: Callable[[HandleCall], bool] = always
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ class ChooseLater(RewritePattern):
                 self.operators[facts(operator.maybe_inplace).name] = operator, True
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
         call = self.implemented(op)
         if call is not None:
             rewriter.replace(op, call)
 
-    def implemented(self, op: CallOp) -> ImplementedCallOp | None:
+    def implemented(self, op: HandleCall) -> ImplementedCallOp | None:
         """The call with its implementations, or None if it has just one."""
         operator, consumes = self.operators.get(op.target.data, (None, False))
         if operator is None:

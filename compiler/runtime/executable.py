@@ -20,7 +20,7 @@ from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
 from compiler.export.signature import OWN, Binding, OutputSource, Signature, TensorType
 from compiler.program import Assumptions, Link
-from compiler.random_bits import seeded
+from compiler.random_bits import SEEDS, next_seed, seeded
 from compiler.runtime.buffers import Memory
 from compiler.runtime.client import compile_hlo, sharding
 from compiler.runtime.guards import Guards
@@ -111,6 +111,7 @@ class Executable:
         self._plain_call = _plain_call(signature.in_tree)
         self._keywords = _keywords(signature.in_tree)
         self._owned = tuple((i, b.name) for i, b in enumerate(signature.bindings) if b.kind != "input")
+        self._seeds = tuple(i for i, b in enumerate(signature.bindings) if b.kind == "generator" and not b.written)
         names = [name for _, name in self._owned]
         self._assumed = assumed or Assumptions()
         self._links: tuple[Link, ...] = self._assumed.links
@@ -174,7 +175,8 @@ class Executable:
             state = self._state.available()
             for binding in self.signature.bindings:
                 if binding.kind == "generator":
-                    state[binding.name].copy_(seeded(seed))
+                    takes_seed = not binding.window.sizes
+                    state[binding.name].copy_(torch.tensor(seed % SEEDS) if takes_seed else seeded(seed))
         return self
 
     # -- what it is ----------------------------------------------------------------------------
@@ -256,9 +258,14 @@ class Executable:
         with self._lock:
             tensors = self._arguments(args, kwargs)
             outputs = self._run(tensors)
+            for index in self._seeds:
+                next_seed(tensors[index])
             for name, index in self.signature.rebound:
                 self._state.rebind(name, outputs[index])
-        leaves = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.signature.out_leaves]
+        leaves = [
+            (outputs[leaf.index].item() if leaf.number else outputs[leaf.index]) if leaf.is_tensor else leaf.constant
+            for leaf in self.signature.out_leaves
+        ]
         return pytree.tree_unflatten(leaves, self.signature.out_tree)
 
     def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:

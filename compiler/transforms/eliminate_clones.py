@@ -29,6 +29,7 @@ from compiler.remarks import KEPT, Remark
 from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.alias import ResultAlias, effects, results
 from dialects.alias import Root as RootAttr
+from dialects.calls import HandleCall
 from dialects.fx import CallOp, Operand
 from dialects.types import DYNAMIC, Geometry, element_name, geometry, handle_type, lazy_bits
 
@@ -38,14 +39,14 @@ class RemoveCopies(RewritePattern):
     """Replaces the results of the planned copies by their sources, and moves the windows on them."""
 
     plan: ClonePlan
-    copies: dict[CallOp, Copy] = field(init=False)
+    copies: dict[HandleCall, Copy] = field(init=False)
     moved: dict[Root, tuple[Geometry, int, SSAValue]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.copies = {copy.op: copy for copy in self.plan.removed}
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
         copy = self.copies.get(op)
         if copy is not None:
             self._remove(op, copy, rewriter)
@@ -59,7 +60,7 @@ class RemoveCopies(RewritePattern):
             if kind != result.type:
                 rewriter.replace_value_with_new_type(result, kind)
 
-    def _remove(self, op: CallOp, copy: Copy, rewriter: PatternRewriter) -> None:
+    def _remove(self, op: HandleCall, copy: Copy, rewriter: PatternRewriter) -> None:
         filled = copy.result.owner is not op
         source, result = op.args[1 if filled else 0], op.args[0] if filled else op.outs[0]
         if copy.bytes == 0:
@@ -73,7 +74,7 @@ class RemoveCopies(RewritePattern):
             rewriter.replace_all_uses_with(result, source)
             rewriter.erase(result.op)
 
-    def _alias(self, op: CallOp, source: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    def _alias(self, op: HandleCall, source: SSAValue, rewriter: PatternRewriter) -> SSAValue:
         """A view of all of the source."""
         properties: dict[str, Attribute] = {
             "target": StringAttr("aten.alias.default"),
@@ -107,11 +108,11 @@ class DropSelfCopies(RewritePattern):
     """Erases a `copy_` of a handle onto the very same window."""
 
     analysis: AliasAnalysis
-    dropped: list[CallOp] = field(default_factory=list)
+    dropped: list[HandleCall] = field(default_factory=list)
     saved: int = 0
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
         if op.target.data != "aten.copy_.default" or not all(is_handle(v) for v in op.args) or len(op.args) != 2:
             return
         if any(v not in self.analysis.locations for v in op.args):
@@ -127,9 +128,9 @@ class DropSelfCopies(RewritePattern):
 class Outcome:
     """What elimination did: ops that are gone, the remarks of copies that stay, and the bytes no longer moved."""
 
-    removed: tuple[CallOp, ...]
-    dropped: tuple[CallOp, ...]
-    kept: tuple[tuple[CallOp, Remark], ...]
+    removed: tuple[HandleCall, ...]
+    dropped: tuple[HandleCall, ...]
+    kept: tuple[tuple[HandleCall, Remark], ...]
     bytes_saved: int
 
 
@@ -151,7 +152,7 @@ def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
 
 def has_writers_without_twin(function: FuncOp) -> bool:
     """Whether some call may become a custom call that writes its operands: it has no out-of-place overload."""
-    return any(isinstance(op, CallOp) and op.value is None and op.effects.writes() != () for op in function.walk())
+    return any(isinstance(op, HandleCall) and op.value is None and op.effects.writes() != () for op in function.walk())
 
 
 def eliminate_whole_copies(function: FuncOp) -> None:
@@ -167,7 +168,7 @@ def eliminate_whole_copies(function: FuncOp) -> None:
         if isinstance(root := attributes.get("alias.root"), RootAttr)
     }
 
-    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+    def objection(op: HandleCall, source: SSAValue, result: SSAValue) -> str:
         where = analysis.location(source)
         if len(where.roots) != 1:
             return ""  # refused anyway

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
 from xdsl.dialects.builtin import ModuleOp
+
+from compiler.random_bits import SEEDS
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
@@ -21,6 +24,10 @@ class Checks:
     def apply(self, name: str, module: ModuleOp, transform: Callable[[ModuleOp], None]) -> None:
         """Run a pass."""
         transform(module)
+
+    def seeded(self, module: ModuleOp, transform: Callable[[ModuleOp], int | None]) -> int | None:
+        """Put a seed in the place of the hidden random state; what `transform` says is the number of the argument."""
+        return transform(module)
 
     def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
         """Lower a program of values."""
@@ -51,6 +58,14 @@ class Validation(Checks):
 
     def apply(self, name: str, module: ModuleOp, transform: Callable[[ModuleOp], None]) -> None:
         self.validator.apply(name, module, transform)
+
+    def seeded(self, module: ModuleOp, transform: Callable[[ModuleOp], int | None]) -> int | None:
+        number = transform(module)
+        if number is not None:  # from here on the program has another argument, so it is compared with itself as it is now
+            for arguments in self.validator.rounds:
+                arguments[number] = torch.remainder(arguments[number][0], SEEDS)
+            self.program = module.clone()
+        return number
 
     def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
         return self.validator.lowered(module, lower)

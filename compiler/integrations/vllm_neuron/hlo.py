@@ -17,12 +17,15 @@ from compiler.integrations.vllm_neuron.host import import_host
 from compiler.integrations.vllm_neuron.manager import clean_name
 from compiler.integrations.vllm_neuron.replica_groups import groups_in
 from compiler.lowering.module import lower
+from compiler.process_groups import resolve_process_group, this_rank
 from compiler.targets.neuron import check
 from compiler.targets.neuron_module import finish_for_neuron
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.flat_interface import flatten_interface
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
-from compiler.transforms.resolve_replica_groups import resolve_replica_groups
+from compiler.transforms.resolve_replica_groups import Permutations, resolve_replica_groups
+from compiler.transforms.seed_parameter import NAME as SEED
+from compiler.transforms.seed_parameter import add_seed_parameter
 from compiler.verify import verify
 
 
@@ -32,11 +35,11 @@ class HloProgram:
 
     Attributes:
         proto: serialised HloModuleProto.
-        parameters: FX input of each HLO parameter.
+        parameters: FX input of each HLO parameter, but for the seed.
         results: FX result -> HLO output, for results that are tensors.
         unused_input_indices: FX inputs that are no parameter: unused, or no tensors.
         aliases: HLO output -> HLO parameter.
-        has_rng_seed_parameter: whether the last parameter is a seed.
+        has_rng_seed_parameter: whether there is one more parameter, the last: an s64 seed for random operators.
     """
 
     proto: bytes
@@ -52,9 +55,10 @@ def convert_fx_to_hlo(
     example_inputs: Sequence[Any] | None = None,
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    permutations: Permutations | None = None,
 ) -> bytes:
     """`convert(...).proto`."""
-    return convert(gm, example_inputs, aliasing_map, replica_groups).proto
+    return convert(gm, example_inputs, aliasing_map, replica_groups, permutations).proto
 
 
 def convert(
@@ -62,24 +66,34 @@ def convert(
     example_inputs: Sequence[Any] | None = None,
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    permutations: Permutations | None = None,
 ) -> HloProgram:
     """Lower a graph that the passes have made pure.
 
     HLO parameters are the used tensor inputs in order, HLO outputs the tensor results in order, repeated ones included;
-    captured tensors become constants. The graph itself is left alone.
+    captured tensors become constants. A graph that draws random numbers takes a seed as its last parameter. The graph
+    itself is left alone.
 
     Args:
         example_inputs: real or fake tensors; without them, the placeholders' metadata.
-        replica_groups: partition of the world by process group; by default what the replica groups pass stored.
+        replica_groups: partition of the world by process group; by default what the replica groups pass stored, and for other
+            groups the regular partition that the live process group shows.
+        permutations: the permutations of ranks in use, by process group (`resolve-replica-groups` says when they are needed).
         aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`).
 
     Raises:
         UnsupportedError: something has no lowering, or the Neuron compiler does not accept it; all of it is listed.
         CompileError: the aliasing map is wrong.
     """
-    host = import_host(gm, example_inputs, kernels=(nki_values,))
+    host = import_host(gm, example_inputs, kernels=(nki_values,), draws=True)
     module, function = host.program.module, host.function
-    resolve_replica_groups(module, groups_in(gm) if replica_groups is None else replica_groups)
+    resolve_replica_groups(
+        module,
+        groups_in(gm) if replica_groups is None else replica_groups,
+        resolver=resolve_process_group,
+        permutations=permutations,
+        rank=this_rank(),
+    )
     make_out_of_place(function, carriers=False)
     position_of = {n: host.position(n) for n in range(len(host.inputs))}
     argument_of = {position: n for n, position in position_of.items() if position >= 0}
@@ -90,24 +104,26 @@ def convert(
             raise CompileError(f"aliasing_map entry {result}: {position} does not join a tensor result with a tensor input")
         aliases[tensors[int(result)]] = argument_of[int(position)]
     constants = {
-        n: constant_data(host.program.state[host.program.arguments[n].name])
-        for n, node in enumerate(host.inputs)
-        if node is None
+        n: constant_data(host.program.state[argument.name])
+        for n, argument in enumerate(host.program.arguments)
+        if host.inputs[n] is None and argument.kind != "generator"
     }
+    seed = add_seed_parameter(function)
     flat = flatten_interface(function, aliases, constants)
     Decompose().apply(Context(), module)
     verify(module)
-    names = [clean_name(host.program.arguments[n].name) for n in flat.parameters]
+    names = [SEED if n == seed else clean_name(host.program.arguments[n].name) for n in flat.parameters]
     of_input = dict(zip(flat.parameters, names, strict=True))
     outputs = [of_input[aliases[k]] if k in aliases else f"output{k}" for k in range(len(flat.results))]
     proto = finish_for_neuron(to_hlo(lower(module, target="neuron"), names, outputs))
     check(proto)
     number_of = {argument: number for number, argument in enumerate(flat.parameters)}
-    parameters = tuple(position_of[n] for n in flat.parameters)
+    parameters = tuple(position_of[n] for n in flat.parameters if n != seed)
     return HloProgram(
         proto,
         parameters,
         tensors,
         tuple(sorted(set(range(len(host.placeholders))) - set(parameters))),
         {result: number_of[argument] for result, argument in sorted(aliases.items())},
+        has_rng_seed_parameter=seed in flat.parameters,
     )

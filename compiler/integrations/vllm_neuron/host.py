@@ -20,14 +20,15 @@ from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Handle
 from compiler.frontend.importer import Importer
 from compiler.frontend.inputs import Captured
-from compiler.frontend.kernels import READERS, KernelReader, is_kernel
+from compiler.frontend.kernels import READERS, KernelReader
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import captured_graph
 from compiler.integrations.vllm_neuron.devices import Call, map_devices
-from compiler.locations import node_name, source_of
+from compiler.locations import node_name
 from compiler.program import Leaf, Program
 from compiler.reference import entry
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
+from dialects.nki import KernelCall
 from dialects.types import geometry
 
 NEUTRAL = "cpu"
@@ -41,7 +42,7 @@ class HostProgram:
     Attributes:
         program: handles; `program.arguments` are constants of the graph first, then its tensor inputs.
         placeholders: all placeholders, in order.
-        inputs: per argument of the program, its placeholder, or None for a constant.
+        inputs: per argument of the program, its placeholder, or None for a constant and for random state.
         env: what each node of the graph evaluates to.
         outputs: the flat results of the graph.
     """
@@ -72,17 +73,23 @@ class HostProgram:
 
 
 def import_host(
-    gm: fx.GraphModule, example_inputs: Sequence[Any] | None = None, kernels: Sequence[KernelReader] = READERS
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any] | None = None,
+    kernels: Sequence[KernelReader] = READERS,
+    draws: bool = False,
 ) -> HostProgram:
     """Import a graph for a rewrite.
+
+    Args:
+        draws: random operators draw from a state of the program's own; by default they stay calls, so that the graph that is
+            made of them draws from PyTorch's generator wherever it is replayed.
 
     Raises:
         UnsupportedError: a node cannot be expressed, or an input changes its sizes or storage.
     """
     captured = captured_graph(gm, gm.graph, example_inputs)
-    importer = _NeuronImporter(captured, kernels)
+    importer = _NeuronImporter(captured, kernels, draws)
     program = importer.program()
-    _refuse_random(program)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     by_name = {node.name: node for node in placeholders}
     inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
@@ -90,22 +97,11 @@ def import_host(
     return HostProgram(gm, program, placeholders, inputs, importer.env, () if nothing else program.out_leaves)
 
 
-def _refuse_random(program: Program) -> None:
-    block = entry(program.module).body.block
-    for argument, value in zip(program.arguments, block.args, strict=True):
-        if argument.kind == "generator":
-            location, node = source_of(next(iter(value.uses)).operation)
-            raise UnsupportedError(
-                "the graph draws random numbers, and a pure graph has no state to draw them from",
-                location=location, node=node, hint="pass the random tensor as an input, or switch dropout to eval mode",
-            )  # fmt: skip
-
-
 class _NeuronImporter(Importer):
     """Remembers what nodes evaluate to, computes on one device, and takes no metadata's word for an input's shape."""
 
-    def __init__(self, captured: Captured, kernels: Sequence[KernelReader]) -> None:
-        super().__init__(captured, kernels)
+    def __init__(self, captured: Captured, kernels: Sequence[KernelReader], draws: bool) -> None:
+        super().__init__(captured, kernels, draws)
         self.env: dict[fx.Node, Any] = {}
         self._graph = captured.graph.graph
 
@@ -185,8 +181,8 @@ def find_writes(host: HostProgram) -> Writes:
     writes = Writes({}, {})
     arguments = list(host.function.body.block.args)
     for op in host.function.body.block.ops:
-        written = op.effects.writes() if isinstance(op, CallOp) else None
-        if not isinstance(op, CallOp) or not written:
+        written = op.effects.writes() if isinstance(op, HandleCall) else None
+        if not isinstance(op, HandleCall) or not written:
             continue
         node = nodes.get(node_name(op.location))
         for operand in written:
@@ -195,9 +191,11 @@ def find_writes(host: HostProgram) -> Writes:
                 writes.kernels.pop(argument, None)
             if place.argument >= 0:
                 _refuse_sharing(host, memories, place.argument, node)
+                if place.memory.around is op:
+                    _refuse_around(host, place.argument, node)
                 owner = arguments[place.argument]
                 whole = _same_window(owner.type, op.args[operand].type)
-                if node is not None and whole and is_kernel(op.target.data) and op.value is not None:
+                if node is not None and whole and isinstance(op, KernelCall) and op.value is not None:
                     outputs = op.value.data.outputs
                     result = next(r for r, o in enumerate(outputs) if o.kind == "write" and o.index == operand)
                     writes.kernels[place.argument] = Write(node, result)
@@ -231,6 +229,15 @@ def _refuse_sharing(host: HostProgram, memories: Memories, argument: int, node: 
             f"inputs {' and '.join(sharing)} share memory and it is written, but a pure graph takes them as independent",
             location=where, node=name, hint="pass the whole tensor once and take the views inside the program",
         )  # fmt: skip
+
+
+def _refuse_around(host: HostProgram, argument: int, node: fx.Node | None) -> None:
+    raise UnsupportedError(
+        f"memory around the elements of input {host.program.arguments[argument].name} is written, and a result brings back "
+        "its elements only",
+        location=str(node_source(node) or "") if node is not None else "", node=node.name if node is not None else "",
+        hint="pass the whole tensor and take the view inside the program",
+    )  # fmt: skip
 
 
 def fake_mode_of(placeholders: Sequence[fx.Node]) -> tuple[Any, torch.device | None, tuple[str, ...]]:

@@ -196,7 +196,7 @@ class _Rewrite:
             rest = iter(found)
             leaves = len(flat_results(old))
             assert leaves == len(found)
-            self.new.output(map_aggregate(old.args[0], lambda _leaf: next(rest)))
+            self.new.output(map_aggregate(old.args[0], lambda _leaf: next(rest)) if leaves else old.args[0])
         output_node(self.new).meta.update(old.meta)
 
     # -- where things come from ----------------------------------------------------------------
