@@ -12,7 +12,7 @@ from xdsl.context import Context
 from compiler.errors import CompileError
 from compiler.export.hlo import to_hlo
 from compiler.frontend.constants import constant_data
-from compiler.frontend.kernels import nki_values
+from compiler.frontend.kernels import READERS, KernelReader, on_values
 from compiler.integrations.vllm_neuron.host import import_host
 from compiler.integrations.vllm_neuron.manager import clean_name
 from compiler.integrations.vllm_neuron.replica_groups import groups_in
@@ -56,9 +56,10 @@ def convert_fx_to_hlo(
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
     permutations: Permutations | None = None,
+    kernels: Sequence[KernelReader] = (),
 ) -> bytes:
     """`convert(...).proto`."""
-    return convert(gm, example_inputs, aliasing_map, replica_groups, permutations).proto
+    return convert(gm, example_inputs, aliasing_map, replica_groups, permutations, kernels).proto
 
 
 def convert(
@@ -67,6 +68,7 @@ def convert(
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
     permutations: Permutations | None = None,
+    kernels: Sequence[KernelReader] = (),
 ) -> HloProgram:
     """Lower a graph that the passes have made pure.
 
@@ -79,13 +81,14 @@ def convert(
         replica_groups: partition of the world by process group; by default what the replica groups pass stored, and for other
             groups the regular partition that the live process group shows.
         permutations: the permutations of ranks in use, by process group (`resolve-replica-groups` says when they are needed).
+        kernels: readers of other toolkits' kernel operators.
         aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`).
 
     Raises:
         UnsupportedError: something has no lowering, or the Neuron compiler does not accept it; all of it is listed.
         CompileError: the aliasing map is wrong.
     """
-    host = import_host(gm, example_inputs, kernels=(nki_values,), draws=True)
+    host = import_host(gm, example_inputs, kernels=tuple(map(on_values, (*kernels, *READERS))), draws=True)
     module, function = host.program.module, host.function
     resolve_replica_groups(
         module,
