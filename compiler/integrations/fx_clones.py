@@ -92,7 +92,9 @@ def eliminate_clones(
         return _objection(op, source, result, imported)
 
     if hoist_reads:
-        plan, moves = plan_with_hoisting(imported.function, objective, objection, lambda op: _node_is(op, imported))
+        plan, moves = plan_with_hoisting(
+            imported.function, objective, objection, lambda op: _node_is(op, imported) and not imported.reshaped
+        )
         for move in moves:
             for op in move.ops:
                 imported.node_of[move.before].prepend(imported.node_of[op])
@@ -163,6 +165,12 @@ def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imp
             return "it is not all that its node returns"
     if any(_input(imported.node_of[op], value, imported) is None for value in op.args):
         return "what it copies is no operand of its node"
+    node = imported.node_of[op]
+    for part in (node, *node.all_input_nodes):
+        handle = imported.env[part]
+        change = imported.reshaped.get(handle) if isinstance(handle, Handle) else None
+        if change is not None and change > node:
+            return f"{change.name} may change shape, strides or storage of {part.name} in place"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
         return ""
     user = _chooses_by_strides(imported.node_of[op], imported)
