@@ -254,8 +254,15 @@ class _Editor:
             self.removed.append(node.name)
 
     def finish(self) -> None:
-        """Recompute the metadata of views and in-place results of what is gone."""
+        """Recompute the metadata of views and in-place results of what is gone.
+
+        An operand that changes its shape or storage in place was something else than its metadata say when the node ran;
+        then the node's own stay as they were.
+        """
         for node in self.graph.nodes:
+            values = [self.imported.env.get(source) for source in node.all_input_nodes]
+            if any(isinstance(value, Handle) and value in self.imported.reshaped for value in values):
+                continue
             if node.op in ("call_function", "call_method") and id(_root(self.imported.env.get(node))) in self.moved:
                 for key in METADATA:
                     if key in node.meta:
