@@ -24,6 +24,7 @@ from compiler.transforms.decompose import Decompose
 from compiler.transforms.flat_interface import flatten_interface
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.resolve_replica_groups import Permutations, resolve_replica_groups
+from compiler.transforms.scatters_to_inserts import scatters_to_inserts
 from compiler.transforms.seed_parameter import NAME as SEED
 from compiler.transforms.seed_parameter import add_seed_parameter
 from compiler.verify import verify
@@ -113,6 +114,7 @@ def convert(
     }
     seed = add_seed_parameter(function)
     flat = flatten_interface(function, aliases, constants)
+    scatters_to_inserts(function)
     Decompose().apply(Context(), module)
     verify(module)
     names = [SEED if n == seed else clean_name(host.program.arguments[n].name) for n in flat.parameters]
