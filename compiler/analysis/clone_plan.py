@@ -50,22 +50,29 @@ def plan_clones(
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     weights = _weights(copies, objective)
-    kept, conflicts = _settle(analysis, copies, weights, reasons)
-    against: dict[int, Conflict] = {}
-    for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
-        for number in conflict.clause.keep & kept:
-            against.setdefault(number, conflict)  # the one with the fewest other ways out
-    for number, conflict in against.items():
-        reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
+    standing: list[tuple[Conflict, frozenset[HandleCall]]] = []
+    while True:
+        kept, conflicts, refused = _settle(analysis, copies, weights, reasons)
+        against: dict[int, Conflict] = {}
+        for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
+            for number in conflict.clause.keep & kept:
+                against.setdefault(number, conflict)  # the one with the fewest other ways out
+        for number, conflict in against.items():
+            reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
+        standing += [
+            (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
+            for conflict in conflicts
+            if not conflict.clause.keep.isdisjoint(kept)
+        ]
+        if not refused or not against:
+            break
+        # What was refused has no place in the memory of a source that might have gone, and now is known to stay.
+    for number, reason in refused.items():
+        reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     removed = tuple(copy for copy in copies if copy.op not in reasons)
     stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, HandleCall) and op in reasons)
-    standing = tuple(
-        (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
-        for conflict in conflicts
-        if not conflict.clause.keep.isdisjoint(kept)
-    )
     cost = sum(weight for copy, weight in zip(copies, weights, strict=True) if copy.op in reasons)
-    return ClonePlan(analysis, removed, stays, standing, cost)
+    return ClonePlan(analysis, removed, stays, tuple(standing), cost)
 
 
 def _weights(copies: list[Copy], objective: Objective) -> list[int]:
@@ -80,8 +87,11 @@ def _weights(copies: list[Copy], objective: Objective) -> list[int]:
 
 def _settle(
     analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
-) -> tuple[frozenset[int], list[Conflict]]:
-    """The copies to keep, and the conflicts that say why. Copies that layout alone decides get their reason at once."""
+) -> tuple[frozenset[int], list[Conflict], dict[int, str]]:
+    """The copies to keep, the conflicts that say why, and the copies that cannot be judged beside these.
+
+    Copies that layout alone decides get their reason at once.
+    """
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
@@ -93,9 +103,6 @@ def _settle(
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
-    # Only now: what is refused has no place in the memory of a source that itself might have gone.
-    for number, reason in interference.refused.items():
-        reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
     solved: Solved = {}
     kept = choose(weights, clauses, solved)
@@ -109,7 +116,7 @@ def _settle(
         kept = choose(weights, clauses, solved) if fresh else kept
         stale = [one for one in interference.classes if before[id(one)] != _of(one.copies, kept)]
         writers *= 4  # a value with many writers must not take as many rounds
-    return kept, list(clauses.values())
+    return kept, list(clauses.values()), interference.refused
 
 
 def _of(copies: list[Copy], kept: frozenset[int]) -> frozenset[int]:

@@ -24,6 +24,7 @@ from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
 from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
+from dialects.fx import Constant
 from dialects.types import DYNAMIC, Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
@@ -137,7 +138,7 @@ class Judge:
                     return "its view needs the strides of the copy"
             elif alias.kind == "may" and alias.operand in (number, -1):
                 return "it may return its operand"
-            elif alias.kind == "fresh" and self._layout_shows(result, 8):
+            elif alias.kind == "fresh" and not _is_row_major(op) and self._layout_shows(result, 8):
                 return "the strides of its result follow"
         if number not in (*reads, *writes) and not viewed:
             return "it asks for sizes or strides"
@@ -198,6 +199,12 @@ class Judge:
 
     def _windows(self, copy: Copy) -> tuple[Geometry, Geometry]:
         return self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
+
+
+def _is_row_major(op: HandleCall) -> bool:
+    """Whether the call asks for a row-major result, whatever its operands are."""
+    format_ = op.keywords.data.get("memory_format") if op.keywords is not None else None
+    return isinstance(format_, Constant) and format_.data == "memory_format:contiguous_format"
 
 
 class _Run:

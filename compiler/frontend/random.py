@@ -41,8 +41,8 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
     def draw(size: Sequence[int]) -> torch.Tensor:
         return torch.ops.fx2hlo.random_bits.default(stream, list(size))
 
-    twin = facts(op).twin
-    if twin is not None and any(a.is_out for a in op._schema.arguments):
+    twin = facts(op).twin if op._schema.is_mutable and any(a.is_out for a in op._schema.arguments) else None
+    if twin is not None:
         pure = overload(twin.target)
         return lambda *args, out, **kwargs: out.copy_(pure(*args, **kwargs))
     rule = _RULES.get(op)

@@ -16,6 +16,7 @@ import torch
 from custom_ops import OPS  # pyright: ignore[reportMissingImports]
 from fx_oracle import FxCase, Hand  # pyright: ignore[reportMissingImports]
 from torch import fx
+from torch.fx.node import map_arg
 
 A = torch.ops.aten
 SHAPES = ((2, 3), (4,), (2, 2), (3, 1, 2), (0, 2), ())
@@ -56,7 +57,7 @@ class WildMaker:
 
     def add(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node | None:
         """Add a call that runs; None where PyTorch refuses it."""
-        given = torch.fx.node.map_arg((args, kwargs), lambda n: self.values[n])
+        given = map_arg((args, kwargs), lambda n: self.values[n])
         try:
             value = getattr(given[0][0], target)(*given[0][1:], **given[1]) if isinstance(target, str) else target(*given[0], **given[1])
         except (RuntimeError, ValueError, IndexError, TypeError):
@@ -76,7 +77,8 @@ class WildMaker:
 
     def copy(self) -> None:
         if not self.clones:
-            return self.view()
+            self.view()
+            return
         node = self.pick()
         which = self.random.randrange(5)
         made = (
@@ -135,8 +137,9 @@ class WildMaker:
         node = self.pick()
         like, value = self.like(node), self.values[node]
         if not value.dtype.is_floating_point:
-            made = self.add(A.bitwise_not_.default, node)
-            return self.probe(node) if made is not None else None
+            if self.add(A.bitwise_not_.default, node) is not None:
+                self.probe(node)
+            return
         calls: tuple[tuple[Any, ...], ...] = (
             (A.add_.Tensor, node, self.scalar()), (A.mul_.Tensor, node, like), (A.copy_.default, node, like),
             (A.fill_.Scalar, node, self.scalar()), (OPS.scale_, node), (OPS.scale_ret_, node), (OPS.two_writes, node, like),
