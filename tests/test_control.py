@@ -18,7 +18,6 @@ from xdsl.context import Context
 
 import compiler
 from compiler.compilation import mark_donated
-from compiler.errors import UnsupportedError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.integrations.dynamo import fx2hlo

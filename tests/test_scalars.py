@@ -70,6 +70,13 @@ def test_numbers_are_returned_and_saved(tmp_path: Any) -> None:
     assert compiler.load(tmp_path / "artifact")(X, N)["count"] == 7
 
 
+def test_equal_and_allclose_are_numbers() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> list[Any]:
+        return [torch.equal(x, y), x.equal(y[:2]), torch.allclose(x, y, rtol=0.1), x.allclose(y), x + torch.equal(x, x)]
+
+    _same(program, X, X * 1.01, again=(X, X))
+
+
 def test_an_exported_program() -> None:
     class Scale(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
+from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.lifting import Lifting, held_tensors
@@ -156,7 +157,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
         subscripts = Subscripts(proxies.tracer.graph)
         with _Substituted(owner, state, tensors[: len(state)]) as substituted:
-            with Lifting(proxies, inputs, tensors), subscripts:
+            with Lifting(proxies, inputs, tensors), subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
@@ -267,18 +268,22 @@ class _Substituted:
     """The module with its tensors replaced for one traced call; on exit it is as it was."""
 
     def __init__(self, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]) -> None:
-        self._state, self._tensors = state, tensors
+        self._owner, self._state, self._tensors = owner, state, tensors
         self._attributes = Attributes(owner)
 
     def __enter__(self) -> _Substituted:
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for held, name in slot.places:
                 held[name] = tensor
+        for module in self._owner.modules() if self._owner is not None else ():
+            if isinstance(module, torch.nn.RNNBase):
+                module._init_flat_weights()  # its own list of its weights, which it renews when they change
+        self._substituted = Attributes(self._owner)
         return self
 
     def rebound(self) -> dict[str, torch.Tensor]:
         """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
-        self._attributes.check()
+        self._substituted.check()
         found: dict[str, torch.Tensor] = {}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):

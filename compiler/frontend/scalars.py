@@ -176,10 +176,10 @@ def _takes_tensors(target: OpOverload, given: list[str]) -> OpOverload | None:
 
 
 def _bound(graph: fx.Graph, node: fx.Node, target: OpOverload, named: dict[str, Any]) -> fx.Node:
-    given = [formal for formal in target._schema.arguments if formal.name in named]
-    first = list(itertools.takewhile(lambda pair: pair[0].name == pair[1].name and not pair[0].kwarg_only, zip(given, target._schema.arguments)))
-    keywords = {formal.name: named[formal.name] for formal in given[len(first) :]}
-    return _call(graph, node, target, tuple(named[formal.name] for formal, _ in first), keywords)
+    formals = target._schema.arguments
+    first = list(itertools.takewhile(lambda formal: formal.name in named and not formal.kwarg_only, formals))
+    keywords = {formal.name: named[formal.name] for formal in formals[len(first) :] if formal.name in named}
+    return _call(graph, node, target, tuple(named[formal.name] for formal in first), keywords)
 
 
 def _named(node: fx.Node, target: OpOverload) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
-from torch._C import _functorch
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 
 from compiler.errors import UnsupportedError
 

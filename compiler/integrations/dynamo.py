@@ -21,6 +21,7 @@ import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
 from compiler.compilation import compile_program
@@ -80,7 +81,7 @@ def _in_one_go(gm: fx.GraphModule) -> Callable[..., Any]:
     recording = torch.is_grad_enabled()
 
     def run(*args: Any) -> Any:
-        with torch.set_grad_enabled(recording), fx.traceback.preserve_node_meta():
+        with torch.set_grad_enabled(recording), preserve_node_meta():
             return fx.Interpreter(gm).run(*args)
 
     return run

@@ -145,9 +145,8 @@ class Executable:
                 **dict(state.named_buffers(remove_duplicate=False)),
                 **dict(state.named_parameters(remove_duplicate=False)),
             }
-        else:
-            self._refuse_unknown(state)
         state = untied(state, self._assumed.ties)
+        self._refuse_unknown(state)
         with self._lock:
             known = {**self._state.available(), **state}
             missing = [name for _, name in self._owned if name not in known]

@@ -118,9 +118,12 @@ def bytes_of_storage(tensor: torch.Tensor) -> bytes:
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     bits = tuple(name for name, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
-    # Strides of unit dimensions and of empty tensors say nothing; PyTorch's kernels and shape functions differ in them.
-    strides = tuple(s for s, n in zip(tensor.stride(), tensor.shape) if n != 1) if tensor.numel() else ()
-    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), strides, *bits
+    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), strides_of(tensor), *bits
+
+
+def strides_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Strides of unit dimensions and of empty tensors say nothing; PyTorch's kernels and shape functions differ in them."""
+    return tuple(s for s, n in zip(tensor.stride(), tensor.shape) if n != 1) if tensor.numel() else ()
 
 
 def _seen(tensor: torch.Tensor) -> Seen:

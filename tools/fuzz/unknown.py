@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tools.fuzz.judge import operands_of, overlaps_itself
+from tools.fuzz.judge import offsets, operands_of, overlaps_itself
 from tools.fuzz.observe import values
 
 EXACT = frozenset(
@@ -31,17 +31,26 @@ class Unknown(TorchDispatchMode):
 
     Attributes:
         integers: replace integers too, by 0 and 1; they may be indices.
+        doubled: how often an operator that is none of PyTorch's got bytes of a written operand through another one as well.
     """
 
     def __init__(self, integers: bool):
         super().__init__()
         self.integers = integers
+        self.doubled = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         written, read, view = operands_of(func, args, kwargs)
         if view or func._schema.name.split("::")[1] in EXACT:
             return func(*args, **kwargs)
+        if func.namespace != "aten":
+            places = [set(offsets(t).tolist()) for t in (*written, *read)]
+            storages = [t.untyped_storage()._cdata for t in (*written, *read)]
+            self.doubled += sum(
+                storages[w] == storages[n] and not places[w].isdisjoint(places[n])
+                for w in range(len(written)) for n in range(len(places)) if n != w
+            )  # fmt: skip
         out = {id(t) for name, t in kwargs.items() if name == "out"}
         plain = [leaf for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, torch.Tensor)]
         key = hashlib.blake2b(f"{func} {plain}".encode(), digest_size=8)

@@ -94,7 +94,8 @@ CORE: dict[str, tuple[tuple[torch.dtype, ...], Made]] = {
     "aten.div.Scalar_mode": (FLOATS + INTEGERS[:1], lambda d: [
         (_made(3, 5, dtype=d, low=-9, high=9), n, {"rounding_mode": mode}) for n in (2, 0.7, -3) for mode in ("floor", "trunc")]),
     "aten.embedding_dense_backward.default": (FLOATS[:1], lambda d: [
-        (_made(2, 3, 4, dtype=d), torch.tensor([[1, 0, 1], [4, 1, 4]]), 6, padding, scaled) for padding, scaled in ((-1, False), (1, True))]),
+        (_made(2, 3, 4, dtype=d), torch.tensor([[1, 0, 1], [4, 1, 4]]), 6, padding, scaled)
+        for padding, scaled in ((-1, False), (1, True))]),
     "aten.fmod.Scalar": (FLOATS + INTEGERS[:1], _scalars(3, -2)),
     "aten.gt.Scalar": (FLOATS + INTEGERS, _scalars(0.5, 1)),
     "aten.native_dropout.default": (FLOATS, lambda d: [

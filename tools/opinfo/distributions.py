@@ -35,7 +35,9 @@ LOW_RANK = frozenset({"svd_lowrank", "pca_lowrank"})
 """Entries that give factors, unique up to signs: compared by their product and by the singular values."""
 
 
-def compare_draws(call: Call, eager: Callable[[int], Seen], compiled: Callable[[int], Seen], before: Sequence[torch.Tensor]) -> tuple[str, str]:
+def compare_draws(
+    call: Call, eager: Callable[[int], Seen], compiled: Callable[[int], Seen], before: Sequence[torch.Tensor]
+) -> tuple[str, str]:
     """The kind of verdict and its reason. `eager(seed)` and `compiled(seed)` start a stream; seed -1 goes on with it."""
     first, again = compiled(3), compiled(3)
     if any(not same_bits(a, b) for a, b in zip(_all(first), _all(again), strict=True)):
