@@ -53,6 +53,8 @@ class Storages:
 
     def arguments(self, function: FuncOp) -> None:
         """Arguments that share a root agree on its size, and lie inside it."""
+        if not function.body.blocks:
+            raise VerifyException(f"function @{function.sym_name.data} has no body, and nothing else says what it does")
         sizes: dict[int, int] = {}
         attributes = function.arg_attrs.data if isinstance(function.arg_attrs, ArrayAttr) else ()
         for number, argument in enumerate(function.args):

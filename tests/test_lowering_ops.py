@@ -118,3 +118,16 @@ def test_conversion_to_f8_saturates_as_pytorch_does() -> None:
             pairs = ((executable(ours, values), store(theirs, values)), (ours, theirs))
             for have, want in pairs:
                 torch.testing.assert_close(have.float(), want.float(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_sum_of_booleans_that_xla_folds() -> None:
+    """XLA computes `true + true` as true when it runs, and folds it to false."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        yes = torch.ones(2, dtype=torch.bool)
+        put = yes.index_put((torch.tensor([0]),), torch.tensor([True]), accumulate=True)
+        return yes + yes, torch.add(yes, yes, alpha=2), put, x + yes
+
+    x = torch.tensor([True, False])
+    for got, right in zip(compiler.compile(program, (x,))(x), program(x), strict=True):
+        assert torch.equal(got, right)

@@ -21,7 +21,7 @@ from compiler.lowering.windows import Part, bitcast, carrier, read, scatter
 
 Operand = ir.Value | Part
 Combination = Literal["assign", "add", "multiply", "maximum", "minimum"]
-_COMBINE = {"add": hlo.add, "multiply": hlo.multiply, "maximum": hlo.maximum, "minimum": hlo.minimum}
+_COMBINE = {"multiply": hlo.multiply, "maximum": hlo.maximum, "minimum": hlo.minimum}
 
 
 def shape(b: Builder, operand: Operand) -> tuple[int, ...]:
@@ -188,7 +188,7 @@ def put(
 def _region(b: Builder, combination: Combination, kind: str, stored: str):  # noqa: ANN202 - a scatter's combine
     if combination == "assign":
         return None
-    combine = _COMBINE[combination]
+    combine = b.plus if combination == "add" else _COMBINE[combination]
     if kind == stored:
         return combine
 

@@ -114,6 +114,10 @@ class Builder:
 
     # -- forms ---------------------------------------------------------------------------------
 
+    def plus(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The sum; of booleans it is true when one is. XLA runs an addition of them so as well, but folds `true + true` to false."""
+        return hlo.or_(x, y) if self.element(x) == "i1" else hlo.add(x, y)
+
     def convert(self, value: ir.Value, element: str) -> ir.Value:
         """Element-wise conversion with PyTorch's rules (complex to real drops the imaginary part; to bool: != 0)."""
         source = self.element(value)

@@ -107,7 +107,7 @@ register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
 @lowering("aten.add.Tensor", "aten.add.Scalar")
 def add(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.add(x, _scaled(b, call, y)))
+    return finish(b, call, b.plus(x, _scaled(b, call, y)))
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")

@@ -139,7 +139,7 @@ def index_put(b: Builder, call: Call) -> Operand:
         return _mask_put(b, value(b, operand), *found, values, accumulate)
     if all(entry is None for entry in indices):
         whole = _as_element(b, values, kind, sizes)
-        return hlo.add(value(b, operand), whole) if accumulate else whole
+        return b.plus(value(b, operand), whole) if accumulate else whole
     columns, at = _columns(b, indices, sizes)
     rest = [sizes[d] for d in range(len(sizes)) if d not in columns]
     batch = b.shape(next(iter(columns.values())))
@@ -178,7 +178,7 @@ def _mask_put(
         order = [*range(width, width + lead), *range(width), *range(width + lead, len(sizes))]
         new = b.transpose(rows, order)
     if accumulate:
-        new = hlo.add(operand, new)
+        new = b.plus(operand, new)
     spread_mask = hlo.broadcast_in_dim(b.tensor("i1", sizes), mask, list(range(dimension, end)))
     return _choose(b, spread_mask, new, operand)
 

@@ -56,6 +56,9 @@ func.func @view_of_fresh_outside(%x: memref<4xf32> {alias.root = #alias.root<0, 
 }
 // -----
 
+// expected-error @below {{function @declared has no body, and nothing else says what it does}}
+func.func private @declared(memref<2xf32>)
+// -----
 // The alias table.
 
 // expected-error @below {{alias table entry 1 = 0: there are 1 outputs}}
