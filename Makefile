@@ -9,7 +9,7 @@ SEED   ?= 0
 export OMP_NUM_THREADS = 1
 export PYTHONPATH = .
 
-.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed opinfo figures clean
+.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed clones opinfo figures clean
 
 venv: $(VENV)/.stamp
 
@@ -49,6 +49,10 @@ fuzz: venv
 
 fuzz-malformed: venv
 	@$(BIN)/python -m tools.fuzz.malformed $(N) --seed $(SEED)
+
+# Clone elimination on random graphs, against the best choice that running every choice finds: `make clones N=1000`.
+clones: venv
+	@$(BIN)/python -m tools.clones $(N) --seed $(SEED)
 
 # All of PyTorch's operator samples (resumable), and the figures of the last run that was recorded.
 opinfo: venv

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from compiler.errors import CompileError, GuardError, UnsupportedError, ValidationError
 
@@ -36,6 +37,9 @@ def compile(
     trust: bool = False,
     validate: bool = False,
     xla_flags: Mapping[str, str | bool | int] | None = None,
+    replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    kernels: Sequence[Any] = (),
+    kernel_compiler: Any = None,
 ) -> Executable:
     """Compile a PyTorch program that may mutate its arguments and its module's state.
 
@@ -48,6 +52,10 @@ def compile(
         trust: load a `.pt2` file even if that runs code from it.
         validate: check every pass by running the program before and after it on random inputs (slow).
         xla_flags: XLA's own options by name for the embedded compiler, such as `xla_backend_optimization_level`.
+        replica_groups: for target "neuron", by process group: the partition of the world that it is part of. Of other groups
+            the live process group is asked.
+        kernels: readers of other toolkits' kernel operators (`compiler.frontend.kernels.KernelReader`).
+        kernel_compiler: `compiler(kernel_idx, args)` for kernel calls (docs/neuron.md).
 
     Raises:
         ValidationError: a pass changed what the program computes, or an operator aliases or writes memory undeclared.
@@ -57,7 +65,8 @@ def compile(
     from compiler.compilation import compile_program
 
     return compile_program(
-        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags
+        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags,
+        replica_groups=replica_groups, kernels=kernels, kernel_compiler=kernel_compiler,
     )
 
 
@@ -92,19 +101,28 @@ def eliminate_clones(
     example_inputs: Sequence[Any] | None = None,
     *,
     donated: Sequence[int | str | torch.fx.Node] = (),
+    objective: Literal["bytes", "count"] = "bytes",
+    hoist_reads: bool = False,
+    overwrites: Mapping[torch._ops.OpOverload, Sequence[str]] = MappingProxyType({}),
 ) -> CloneReport:
     """Remove from an FX graph, in place, the copies that nothing can tell from their source.
 
     Args:
         example_inputs: one per placeholder; without them, the placeholders' `meta["val"]` or `meta["example_value"]`.
         donated: placeholders, by position, name or node, whose memory the caller gives up.
+        objective: save most bytes, or remove most copies.
+        hoist_reads: move nodes that only read above a write where that frees a copy.
+        overwrites: per operator the parameters of which it writes every element without looking at one; a schema says
+            only that they are written.
 
     Returns:
         What is gone (`removed`, `bytes_saved`), and for each copy that stays the reason (`kept`).
     """
     from compiler.integrations import fx_clones
 
-    return fx_clones.eliminate_clones(gm_or_graph, example_inputs, donated=donated)
+    return fx_clones.eliminate_clones(
+        gm_or_graph, example_inputs, donated=donated, objective=objective, hoist_reads=hoist_reads, overwrites=overwrites
+    )
 
 
 def load(directory: str | PathLike[str]) -> Executable:

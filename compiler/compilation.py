@@ -17,7 +17,9 @@ from compiler.export.signature import Signature, signature_of
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.frontend.inputs import Captured
+from compiler.frontend.kernels import READERS, KernelReader
 from compiler.lowering.module import lower
+from compiler.process_groups import resolve_process_group, this_rank
 from compiler.program import Program
 from compiler.random_bits import fresh_seed
 from compiler.reference import entry
@@ -26,16 +28,19 @@ from compiler.runtime.executable import Executable
 from compiler.targets.neuron import COMMAND_FILE, command_line
 from compiler.targets.neuron import check as check_neuron
 from compiler.targets.neuron_module import finish_for_neuron
+from compiler.torch_types import meta_tensor
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.eliminate_clones import eliminate_whole_copies, has_writers_without_twin
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.print_alias import PrintAlias
+from compiler.transforms.resolve_replica_groups import resolve_replica_groups
 from compiler.transforms.seed_parameter import NAME as SEED
 from compiler.transforms.seed_parameter import add_seed_parameter
+from compiler.transforms.write_nki_backend_config import KernelCompiler, write_nki_backend_config
 from compiler.validation.checks import Checks, Validation
 from compiler.verify import verify
 from dialects.alias import DONATED
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 TARGETS = ("xla", "neuron")
 
@@ -63,19 +68,28 @@ def compile_program(
     trust: bool = False,
     validate: bool = False,
     xla_flags: Mapping[str, str | bool | int] | None = None,
+    replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    kernels: Sequence[KernelReader] = (),
+    kernel_compiler: KernelCompiler | None = None,
 ) -> Executable:
     """See `compiler.compile`."""
     if target not in TARGETS:
         raise CompileError(f"unknown target {target!r}", hint=f"one of {', '.join(TARGETS)}")
-    stages = Stages()
+    stages, readers = Stages(), (*kernels, *READERS)
     with stages.measure("capture"):
         captured = capture(program, example_inputs, trust=trust)
     with stages.measure("import"):
-        imported = import_graph(captured)
+        imported = import_graph(captured, readers)
         mark_donated(imported, donate)
+        if kernel_compiler is not None:
+            write_nki_backend_config(imported.module, kernel_compiler, meta_tensor)
+        if target == "neuron":
+            resolve_replica_groups(
+                imported.module, replica_groups or {}, resolver=resolve_process_group, rank=this_rank()
+            )
     function = entry(imported.module)
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
-    stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, CallOp) and op.effects.writes())
+    stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, HandleCall) and op.effects.writes())
     checks = Validation(captured, imported) if validate else Checks()
     if has_writers_without_twin(function):
         with stages.measure("eliminate clones"):
@@ -115,7 +129,7 @@ def compile_program(
         owner=imported.owner,
         training=imported.training,
         assumed=imported.assumed,
-        stages=_stage_texts(captured, imported.module, donate),
+        stages=_stage_texts(captured, readers, imported.module, donate),
         options=compile_options(**xla_flags) if xla_flags else None,
         files=files,
     )
@@ -130,11 +144,13 @@ def _output_names(signature: Signature, parameters: Sequence[str]) -> list[str]:
     return [aliased.get(k, f"output{k}") for k in range(len(signature.results))]
 
 
-def _stage_texts(captured: Captured, functional: ModuleOp, donate: Sequence[int | str] | str) -> dict[str, Any]:
+def _stage_texts(
+    captured: Captured, readers: Sequence[KernelReader], functional: ModuleOp, donate: Sequence[int | str] | str
+) -> dict[str, Any]:
     """The texts behind `Executable.ir`. The first two are imported again when asked for: keeping them costs more."""
 
     def handles() -> ModuleOp:
-        imported = import_graph(captured)
+        imported = import_graph(captured, readers)
         mark_donated(imported, donate)
         return imported.module
 

@@ -11,14 +11,14 @@ from xdsl.dialects.func import FuncOp
 from compiler.errors import CompileError
 from compiler.locations import place_of
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import Geometry
 
 
 def has_handles(module: ModuleOp) -> bool:
     """Whether the module speaks of memory anywhere."""
     for op in module.walk():
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             return True
         values = op.function_type.inputs.data if isinstance(op, FuncOp) else tuple(r.type for r in op.results)
         if any(isinstance(kind, MemRefType) for kind in values):

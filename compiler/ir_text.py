@@ -14,16 +14,18 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from compiler.errors import CompileError
 from dialects.alias import Alias
+from dialects.collective import CollectiveDialect
 from dialects.control import Control
 from dialects.fx import Fx
 from dialects.ir_parser import IRParser
+from dialects.nki import Nki
 from dialects.vllm_ir import VllmIr
 
 
 def make_context(allow_unregistered: bool = False) -> Context:
     """A fresh context with every dialect of the project."""
     context = Context(allow_unregistered=allow_unregistered)
-    for dialect in (Builtin, Func, Fx, Control, Alias, VllmIr):
+    for dialect in (Builtin, Func, Fx, Control, Nki, CollectiveDialect, Alias, VllmIr):
         context.load_dialect(dialect)
     return context
 

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Root, Table
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import DYNAMIC, ELEMENTS, Geometry, element_bytes, geometry
 
 
@@ -73,7 +73,7 @@ class Storages:
             self.limit[argument] = size
             _fits(f"argument {number}", argument.type, size)
 
-    def call(self, op: CallOp) -> None:
+    def call(self, op: HandleCall) -> None:
         """No result reaches outside the storage it is a window on."""
         for number, (alias, result) in enumerate(zip(op.aliases.data, op.results, strict=True)):
             kind = result.type

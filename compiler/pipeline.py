@@ -44,6 +44,13 @@ PASSES: dict[str, Entry] = {
     "decompose": Entry(
         "compiler.transforms.decompose:Decompose", "replace value calls without a lowering rule by simpler ones"
     ),
+    "rewrite-devices": Entry(
+        "compiler.transforms.rewrite_devices:RewriteDevices", "put the target in place of every device that a call mentions"
+    ),
+    "write-nki-backend-config": Entry(
+        "compiler.transforms.write_nki_backend_config:WriteNkiBackendConfig",
+        "compile each distinct kernel once; its calls then say what they write",
+    ),
     "resolve-replica-groups": Entry(
         "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
     ),

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
-from xdsl.dialects.builtin import DictionaryAttr, MemRefType, ModuleOp, TensorType
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from compiler.errors import CompileError
 from compiler.torch_types import DTYPES, overload, python_argument
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
+from dialects.calls import HandleCall, OperatorCall, ValueCall
 from dialects.control import CondOp, ValueCondOp, ValueWhileOp, WhileOp, YieldOp
-from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp, ValueCallOp
+from dialects.fx import ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp
 from dialects.types import Geometry, element_name, geometry
 
 Tensors = list[torch.Tensor]
@@ -51,9 +52,9 @@ def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = Non
     values: dict[SSAValue, Any] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
         operands = [values[v] for v in op.operands]
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             done = watch(op, operands) if watch is not None else None
-            results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), len(op.outs))
+            results = _flat(_call(op, operands), len(op.outs))
             if done is not None:
                 done(results)
             for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
@@ -146,11 +147,11 @@ def _compute_block(block: Block, arguments: Sequence[torch.Tensor], watch: Watch
 
 def _compute_op(op: Operation, operands: Tensors) -> Tensors:
     match op:
-        case ValueCallOp():
-            written = op.writes.writes() if op.writes is not None else ()
-            operands = [t.clone() if n in (written or ()) else t for n, t in enumerate(operands)]
+        case ValueCall():
+            written, overwritten = op.writes.writes() if op.writes is not None else (), op.overwritten
+            operands = [t.clone() if n in overwritten else t for n, t in enumerate(operands)]
             own = len(op.outs) - len(written or ())
-            results = _flat(_call(op.target.data, op.arguments.data, op.keywords, operands), own)
+            results = _flat(_call(op, operands), own)
             return [r.resolve_conj().resolve_neg() for r in results] + [operands[n] for n in written or ()]
         case ExtractOp():
             return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
@@ -185,10 +186,10 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             raise CompileError(f"{op.name} cannot be run in eager PyTorch")
 
 
-def _call(target: str, arguments: Sequence[Attribute], keywords: DictionaryAttr | None, operands: Sequence[Any]) -> Any:
-    positional = [python_argument(a, operands) for a in arguments]
-    named = {k: python_argument(v, operands) for k, v in keywords.data.items()} if keywords is not None else {}
-    return overload(target)(*positional, **named)
+def _call(op: OperatorCall, operands: Sequence[Any]) -> Any:
+    arguments, keywords = op.in_pytorch()
+    named = {name: python_argument(value, operands) for name, value in keywords.items()}
+    return overload(op.target.data)(*(python_argument(a, operands) for a in arguments), **named)
 
 
 def _flat(results: Any, count: int) -> Tensors:
@@ -243,7 +244,7 @@ def _window(flat: torch.Tensor, element: str, window: Geometry) -> torch.Tensor:
         # Memory may end in the middle of a wider element, which the window does not meet.
         dtype = DTYPES[element]
         whole = flat.numel() * flat.element_size() // dtype.itemsize * dtype.itemsize // flat.element_size()
-        typed = flat[:whole].view(dtype) if whole else flat.new_empty(0, dtype=dtype)
+        typed = flat[:whole].view(dtype)
     else:
         typed = flat
     return typed.as_strided(window.sizes, window.strides, window.offset + typed.storage_offset())

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from compiler.locations import node_name, place
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import element_bytes, geometry
 from dialects.vllm_ir import ImplementedCallOp
 
@@ -53,7 +53,7 @@ class Remark:
 
 def site(op: Operation) -> Site:
     """The operation, its FX node and its source line."""
-    return Site(op.target.data if isinstance(op, CallOp | ImplementedCallOp) else op.name, node_name(op.location), place(op.location))
+    return Site(op.target.data if isinstance(op, HandleCall | ImplementedCallOp) else op.name, node_name(op.location), place(op.location))
 
 
 KEPT = "alias.kept"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, NoneType, StringAttr, i1
@@ -13,8 +13,12 @@ from xdsl.ir import Attribute
 import compiler.random_bits  # registers an operator of the IR  # noqa: F401
 from compiler.errors import CompileError
 from compiler.export.elements import DTYPES
-from dialects.fx import Constant, Operand
+from dialects.arguments import Constant, Numbers, Operand
+from dialects.nki import Stored
 from dialects.types import element_name
+
+if TYPE_CHECKING:
+    from compiler.transforms.write_nki_backend_config import TensorSpec
 
 _CONSTANTS: dict[str, Callable[[str], Any]] = {
     "memory_format": lambda text: getattr(torch, text),
@@ -37,6 +41,11 @@ def overload(target: str) -> Callable[..., Any]:
         raise CompileError(f"PyTorch knows no operator overload {target}") from None
 
 
+def meta_tensor(spec: TensorSpec) -> torch.Tensor:
+    """A tensor without contents, for a kernel compiler that looks at types and shapes."""
+    return torch.empty_strided(spec.shape, spec.strides, dtype=DTYPES[spec.dtype], device="meta")
+
+
 def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:
     """The Python object an argument of a call stands for."""
     match argument:
@@ -55,6 +64,10 @@ def python_argument(argument: Attribute, operands: Sequence[Any]) -> Any:
         case DictionaryAttr():
             parts = [python_argument(argument.data[k], operands) for k in ("real", "imag")]
             return complex(*parts)
+        case Numbers():
+            return list(argument.data)
+        case Stored():
+            return dict(argument.data)
         case Constant():
             kind, _, text = argument.data.partition(":")
             if kind not in _CONSTANTS:

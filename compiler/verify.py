@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from compiler.errors import CompileError
 from compiler.locations import node_name, place_of
 from compiler.memory_rules import Storages, verify_signature
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 
 def verify(module: ModuleOp) -> None:
@@ -88,7 +88,7 @@ class _Verifier:
             if isinstance(op, FuncOp):
                 verify_signature(op)
                 self.storages.arguments(op)
-            elif isinstance(op, CallOp):
+            elif isinstance(op, HandleCall):
                 self.storages.call(op)
         except VerifyException as error:
             fail(op, " ".join(str(error).split()))

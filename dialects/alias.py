@@ -197,7 +197,7 @@ class Binding(NamedTuple):
 
     `parameter` is the HLO parameter that holds its bytes (-1: nothing reads or writes it), `geometry` the
     argument's own window, in elements of `element`, counted from the first byte of that parameter; `lazy` are its
-    conj/neg bits.
+    conj/neg bits. `around`: the program also writes bytes of that parameter that are no elements of its arguments.
     """
 
     name: str
@@ -207,6 +207,7 @@ class Binding(NamedTuple):
     geometry: Geometry
     written: bool = False
     lazy: str = ""
+    around: bool = False
 
 
 ARGUMENT_KINDS = ("input", "parameter", "buffer", "constant", "generator")
@@ -230,7 +231,8 @@ class Bindings(Data[tuple[Binding, ...]]):
             lazy = parser.parse_str_literal() if parser.parse_optional_keyword("lazy") else ""
             window = parse_geometry(parser)
             written = bool(parser.parse_optional_keyword("written"))
-            return Binding(name, kind, parameter, element, window, written, lazy)
+            around = written and bool(parser.parse_optional_keyword("around"))
+            return Binding(name, kind, parameter, element, window, written, lazy, around)
 
         return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry))
 
@@ -238,7 +240,8 @@ class Bindings(Data[tuple[Binding, ...]]):
         def text(b: Binding) -> str:
             place = f"in {b.parameter}" if b.parameter >= 0 else "unused"
             lazy = f' lazy "{b.lazy}"' if b.lazy else ""
-            return f'{b.kind} {place} "{b.element}"{lazy} {geometry_text(b.geometry)}' + (" written" if b.written else "")
+            written = (" written around" if b.around else " written") if b.written else ""
+            return f'{b.kind} {place} "{b.element}"{lazy} {geometry_text(b.geometry)}{written}'
 
         printer.print_string("<")
         for index, binding in enumerate(self.data):

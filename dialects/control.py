@@ -35,7 +35,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.alias import Access, Effects
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import element_bytes, geometry
 
 
@@ -217,13 +217,13 @@ def block_effects(block: Block) -> tuple[set[int], set[int], bool]:
     writes: set[int] = set()
     unknown = False
     for op in block.ops:
-        if isinstance(op, CallOp | CondOp | WhileOp):
+        if isinstance(op, HandleCall | CondOp | WhileOp):
             accesses = op.effects.data
             unknown |= accesses is None
             for access in accesses or ():
                 if (origin := source.get(op.operands[access.operand])) is not None:
                     (reads if access.kind == "read" else writes).add(origin)
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind in ("same", "view") and (origin := source.get(op.args[alias.operand])) is not None:
                     source[result] = origin
@@ -238,7 +238,7 @@ def leaves_capture(block: Block) -> Operation | None:
     effects speak of the argument."""
     source: dict[SSAValue, SSAValue] = {argument: argument for argument in block.args}
     for op in block.ops:
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind in ("same", "view") and (origin := source.get(op.args[alias.operand])) is not None:
                     source[result] = origin

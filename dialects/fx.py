@@ -3,36 +3,27 @@
     %1 = fx.call "aten.index_copy_.default"(%kv, 0, %pos, %x) effects<read 0, write 0, read 1, read 2>
            results<same 0> value<"aten.index_copy.default" [write 0]> : (memref<128x64xf32>, ...) -> memref<128x64xf32>
 
-A call's arguments stand in the order of the operator's schema: operands as `%name`, Python numbers,
-text, `none`, lists in brackets, element types, other Python constants as `@"kind:name"`;
-keyword-only ones follow as `name = argument`. Operand numbers in attributes count operands from the left.
+A call's arguments stand in the order of the operator's schema (`dialects/arguments.py`); what calls of all dialects have in
+common is in `dialects/calls.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
-    FloatAttr,
     IndexType,
-    IntegerAttr,
     MemRefType,
-    NoneType,
     StringAttr,
     TensorType,
     UnitAttr,
-    f64,
-    i1,
-    i64,
 )
-from xdsl.ir import Attribute, Data, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -40,311 +31,37 @@ from xdsl.irdl import (
     prop_def,
     result_def,
     traits_def,
-    var_operand_def,
-    var_result_def,
 )
-from xdsl.irdl.declarative_assembly_format import (
-    AttributeVariable,
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    VariadicOperandVariable,
-    irdl_custom_directive,
-)
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
-from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.alias import Effects, Results, Window
-from dialects.types import ELEMENTS, element_bytes, element_name, geometry, lazy_bits
-
-# -- arguments ---------------------------------------------------------------------------------
-
-
-@irdl_attr_definition
-class Operand(Data[int]):
-    """Stands for operand number `data` among the arguments of a call."""
-
-    name = "fx.operand"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> int:
-        with parser.in_angle_brackets():
-            return parser.parse_integer(allow_boolean=False, allow_negative=False)
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
-
-
-@irdl_attr_definition
-class Constant(Data[str]):
-    """A Python constant that has no MLIR spelling: `memory_format:channels_last`, `device:cpu`, `layout:strided`."""
-
-    name = "fx.python"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        with parser.in_angle_brackets():
-            return parser.parse_str_literal()
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_string_literal(self.data)
-        printer.print_string(">")
-
-
-NONE = NoneType()
-
-
-def integer(value: int) -> IntegerAttr:
-    """A Python int among the arguments of a call."""
-    return IntegerAttr(value, i64)
-
-
-def boolean(value: bool) -> IntegerAttr:
-    return IntegerAttr(int(value), i1)
-
-
-def real(value: float) -> FloatAttr:
-    return FloatAttr(value, f64)
-
-
-def _print_argument(printer: Printer, argument: Attribute, operands: Sequence[SSAValue]) -> None:
-    match argument:
-        case Operand():
-            printer.print_ssa_value(operands[argument.data])
-        case NoneType():
-            printer.print_string("none")
-        case IntegerAttr() if argument.type == i1:
-            printer.print_string("true" if argument.value.data else "false")
-        case IntegerAttr():
-            printer.print_string(str(argument.value.data))
-        case FloatAttr():
-            printer.print_string(_real_text(argument.value.data))
-        case StringAttr():
-            printer.print_string_literal(argument.data)
-        case Constant():
-            printer.print_string("@")
-            printer.print_string_literal(argument.data)
-        case ArrayAttr():
-            with printer.in_square_brackets():
-                printer.print_list(argument.data, lambda a: _print_argument(printer, a, operands))
-        case DictionaryAttr():
-            # A complex number: the only mapping Python arguments contain.
-            parts = argument.data
-            printer.print_string("complex(")
-            _print_argument(printer, parts["real"], operands)
-            printer.print_string(", ")
-            _print_argument(printer, parts["imag"], operands)
-            printer.print_string(")")
-        case _:
-            printer.print_attribute(argument)
-
-
-def _real_text(value: float) -> str:
-    """Shortest text that reads back as the same double."""
-    if value - value != 0:
-        return "nan" if value != value else "inf" if value > 0 else "ninf"
-    text = repr(value)
-    return text.replace("e", ".0e") if "e" in text and "." not in text else text
-
-
-_SPECIAL = {"nan": float("nan"), "inf": float("inf"), "ninf": float("-inf")}
-
-
-class _ArgumentReader:
-    """Reads the arguments of one call and collects its operands."""
-
-    def __init__(self, parser: Parser):
-        self.parser = parser
-        self.operands: list[UnresolvedOperand] = []
-
-    def argument(self) -> Attribute:
-        parser = self.parser
-        operand = parser.parse_optional_unresolved_operand()
-        if operand is not None:
-            self.operands.append(operand)
-            return Operand(len(self.operands) - 1)
-        items = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, self.argument)
-        if items is not None:
-            return ArrayAttr(items)
-        text = parser.parse_optional_str_literal()
-        if text is not None:
-            return StringAttr(text)
-        symbol = parser.parse_optional_symbol_name()
-        if symbol is not None:
-            return Constant(symbol.data)
-        truth = parser.parse_optional_boolean()
-        if truth is not None:
-            return boolean(truth)
-        word = parser.parse_optional_keyword_in(("none", "nan", "inf", "ninf", "complex"))
-        if word == "none":
-            return NONE
-        if word == "complex" and parser.parse_optional_punctuation("<") is not None:
-            component = parser.parse_type()
-            parser.parse_punctuation(">")
-            return ELEMENTS[f"complex<{component}>"][0]
-        if word == "complex":
-            with parser.in_parens():
-                first = self.argument()
-                parser.parse_punctuation(",")
-                return DictionaryAttr({"real": first, "imag": self.argument()})
-        if word is not None:
-            return real(_SPECIAL[word])
-        element = parser.parse_optional_type()
-        if element is not None:
-            return element
-        number = parser.parse_optional_number()
-        if number is None:
-            parser.raise_error("Expected an argument: %value, number, text, list, type, @\"constant\" or none")
-        return real(number) if isinstance(number, float) else integer(number)
-
-    def keyword(self) -> tuple[str, Attribute]:
-        name = self.parser.parse_identifier()
-        self.parser.parse_punctuation("=")
-        return name, self.argument()
-
-
-@irdl_custom_directive
-class CallArguments(CustomDirective):
-    """`(%x, 0, [none, %i], alpha = 2)`: positional arguments first, then keyword-only ones."""
-
-    operands: VariadicOperandVariable
-    arguments: AttributeVariable
-    keywords: AttributeVariable
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        reader = _ArgumentReader(parser)
-        positional: list[Attribute] = []
-        named: dict[str, Attribute] = {}
-
-        def entry() -> None:
-            # `name =` starts a keyword; a bare word is none, true, nan and so on.
-            position = parser.pos
-            word = parser.parse_optional_identifier()
-            if word is not None and parser.parse_optional_punctuation("="):
-                named[word] = reader.argument()
-                return
-            if word is not None:
-                parser._resume_from(position)
-            if named:
-                parser.raise_error("Positional argument after a keyword argument")
-            positional.append(reader.argument())
-
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
-        self.operands.set(state, reader.operands)
-        self.arguments.set(state, ArrayAttr(positional))
-        if named:
-            self.keywords.set(state, DictionaryAttr(named))
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        operands = self.operands.get(op)
-        arguments = cast(ArrayAttr[Attribute], op.properties["arguments"])
-        keywords = cast(DictionaryAttr | None, op.properties.get("keywords"))
-        with printer.in_parens():
-            printer.print_list(arguments.data, lambda a: _print_argument(printer, a, operands))
-            for index, (name, value) in enumerate(keywords.data.items() if keywords else ()):
-                printer.print_string(", " if index or arguments.data else "")
-                printer.print_string(f"{name} = ")
-                _print_argument(printer, value, operands)
-        state.last_was_punctuation = False
-        state.should_emit_space = True
-
-
-def operand_numbers(argument: Attribute) -> Iterator[int]:
-    """Operand numbers in one argument, left to right."""
-    if isinstance(argument, Operand):
-        yield argument.data
-    elif isinstance(argument, ArrayAttr):
-        for item in argument.data:
-            yield from operand_numbers(item)
-
-
-def verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keywords: DictionaryAttr | None) -> None:
-    """Every operand is named exactly once, from the left."""
-    everything = [*arguments.data, *(keywords.data.values() if keywords else ())]
-    named = [number for argument in everything for number in operand_numbers(argument)]
-    if named != list(range(len(op.operands))):
-        raise VerifyException(f"arguments name operands {named}, expected each of 0..{len(op.operands) - 1} once")
-
-
-# -- the value form ----------------------------------------------------------------------------
-
-
-class ValueOutput(NamedTuple):
-    """What a result of the out-of-place twin stands for: `result` number of the call, or the new value of
-    the operand that was written (`write`)."""
-
-    kind: Literal["result", "write"]
-    index: int
-
-
-class ValueFormData(NamedTuple):
-    target: str
-    outputs: tuple[ValueOutput, ...]
-    drop: tuple[str, ...] = ()
-    """Keyword arguments the twin does not take (`out`)."""
-
-
-@irdl_attr_definition
-class ValueForm(Data[ValueFormData]):
-    """The out-of-place twin of a writing op: its overload, and what each of its results stands for."""
-
-    name = "fx.value"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> ValueFormData:
-        def output() -> ValueOutput:
-            kind = parser.parse_keyword_in(("result", "write"))
-            return ValueOutput(
-                cast(Literal["result", "write"], kind), parser.parse_integer(allow_boolean=False, allow_negative=False)
-            )
-
-        with parser.in_angle_brackets():
-            target = parser.parse_str_literal()
-            outputs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, output)
-            drop: list[str] = []
-            if parser.parse_optional_keyword("drop"):
-                drop = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_identifier)
-            return ValueFormData(target, tuple(outputs), tuple(drop))
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        printer.print_string_literal(self.data.target)
-        printer.print_string(" [" + ", ".join(f"{o.kind} {o.index}" for o in self.data.outputs) + "]")
-        if self.data.drop:
-            printer.print_string(" drop [" + ", ".join(self.data.drop) + "]")
-        printer.print_string(">")
-
-
-# -- operations --------------------------------------------------------------------------------
+from dialects.alias import Effects, Window
+from dialects.arguments import (
+    NONE,
+    CallArguments,
+    Constant,
+    Numbers,
+    Operand,
+    boolean,
+    integer,
+    operand_numbers,
+    real,
+    verify_arguments,
+)
+from dialects.calls import HandleCall, ValueCall, ValueForm, ValueFormData, ValueOutput
+from dialects.types import element_bytes
 
 
 @irdl_op_definition
-class CallOp(IRDLOperation):
-    """A call of an operator overload on handles, as the program made it.
-
-    Args:
-        target: overload, `namespace.name.overload`.
-        effects: which operands are read and written.
-        aliases: how each result relates to an operand's memory.
-        value: the out-of-place twin, for a writing op that has one.
-        pointwise: element i of what is written depends on element i of the operands only, so that source and
-            destination may be one window.
-    """
+class CallOp(HandleCall):
+    """A call of an operator overload on handles."""
 
     name = "fx.call"
 
-    args = var_operand_def()
-    outs = var_result_def()
-    target = prop_def(StringAttr)
-    arguments = prop_def(ArrayAttr)
-    keywords = opt_prop_def(DictionaryAttr)
-    effects = prop_def(Effects)
-    aliases = prop_def(Results)
-    value = opt_prop_def(ValueForm)
-    pointwise = opt_prop_def(UnitAttr)
+    target: StringAttr = prop_def(StringAttr)
+    arguments: ArrayAttr[Attribute] = prop_def(ArrayAttr)
+    keywords: DictionaryAttr | None = opt_prop_def(DictionaryAttr)
+    pointwise: UnitAttr | None = opt_prop_def(UnitAttr)
 
     custom_directives = (CallArguments,)
     assembly_format = (
@@ -352,108 +69,46 @@ class CallOp(IRDLOperation):
         "(`value` `` $value^)? (`pointwise` $pointwise^)? attr-dict `:` functional-type($args, $outs)"
     )
 
+    @classmethod
+    def value_op(cls) -> type[ValueCall]:
+        return ValueCallOp
+
+    def value_properties(self) -> dict[str, Attribute]:
+        """The twin's overload, where there is one."""
+        properties = super().value_properties()
+        if self.value is not None:
+            properties["target"] = StringAttr(self.value.data.target)
+        return properties
+
     def verify_(self) -> None:
         verify_arguments(self, self.arguments, self.keywords)
-        for value in (*self.args, *self.outs):
-            if isinstance(value.type, TensorType):
-                raise VerifyException(f"a call takes and gives memory, not a value of type {value.type}")
-        accesses = self.effects.data or ()
-        if len(set(accesses)) < len(accesses):
-            raise VerifyException("an effect is listed twice")
-        for access in accesses:
-            if access.operand >= len(self.args):
-                raise VerifyException(f"effect on operand {access.operand}, but there are {len(self.args)}")
-            if not isinstance(self.args[access.operand].type, MemRefType):
-                raise VerifyException(
-                    f"{access.kind} effect on operand {access.operand}, a value of type {self.args[access.operand].type}: "
-                    "only memory can be read or written"
-                )
-        if len(self.aliases.data) != len(self.outs):
-            raise VerifyException(f"{len(self.aliases.data)} result aliases for {len(self.outs)} results")
-        for number, (alias, result) in enumerate(zip(self.aliases.data, self.outs, strict=True)):
-            self._verify_alias(number, alias.kind, alias.operand, result.type)
-        if self.value is not None:
-            self._verify_value(self.value.data)
-
-    def _verify_alias(self, number: int, kind: str, operand: int, result: Attribute) -> None:
-        if operand < 0:
-            if kind in ("same", "view"):
-                raise VerifyException(f"result {number}: `{kind}` needs an operand number")
-            return
-        if kind == "fresh":
-            raise VerifyException(f"result {number}: `fresh` memory is no operand's")
-        if operand >= len(self.args):
-            raise VerifyException(f"result {number} aliases operand {operand}, but there are {len(self.args)}")
-        source = self.args[operand].type
-        if not isinstance(source, MemRefType) or not isinstance(result, MemRefType):
-            raise VerifyException(f"result {number}: only memory can alias memory")
-        if kind == "same" and source != result:
-            raise VerifyException(
-                f"result {number} must alias operand {operand}, but their types differ: {result} and {source}; "
-                "another geometry needs `view`"
-            )
-
-    def _verify_value(self, value: ValueFormData) -> None:
-        writes = self.effects.writes() or ()
-        for output in value.outputs:
-            if output.kind == "write" and output.index not in writes:
-                raise VerifyException(f"value form gives operand {output.index}, which is not written")
-            if output.kind == "result" and output.index >= len(self.outs):
-                raise VerifyException(f"value form gives result {output.index}, but there are {len(self.outs)}")
-        if len(set(value.outputs)) < len(value.outputs):
-            raise VerifyException("value form gives the same thing twice")
-        given = {output.index for output in value.outputs if output.kind == "write"}
-        for operand in writes:
-            if operand not in given:
-                raise VerifyException(f"value form does not give the new value of operand {operand}, which is written")
+        super().verify_()
 
 
 @irdl_op_definition
-class ValueCallOp(IRDLOperation):
-    """A call of an operator overload on values: a pure function of its operands.
-
-    With `writes`, the overload is a mutating one without a twin: it runs on copies of the operands it
-    writes, and their new values follow the op's own results.
-    """
+class ValueCallOp(ValueCall):
+    """A call of an operator overload on values."""
 
     name = "fx.value_call"
 
-    args = var_operand_def()
-    outs = var_result_def()
-    target = prop_def(StringAttr)
-    arguments = prop_def(ArrayAttr)
-    keywords = opt_prop_def(DictionaryAttr)
-    writes = opt_prop_def(Effects)
+    target: StringAttr = prop_def(StringAttr)
+    arguments: ArrayAttr[Attribute] = prop_def(ArrayAttr)
+    keywords: DictionaryAttr | None = opt_prop_def(DictionaryAttr)
+    writes: Effects | None = opt_prop_def(Effects)
 
-    traits = traits_def(Pure())
     custom_directives = (CallArguments,)
     assembly_format = (
         "$target custom<CallArguments>($args, $arguments, $keywords) (`writes` `` $writes^)? attr-dict "
         "`:` functional-type($args, $outs)"
     )
 
+    @property
+    def rule(self) -> str:
+        return self.target.data
+
     def verify_(self) -> None:
         verify_arguments(self, self.arguments, self.keywords)
-        for value in (*self.args, *self.outs):
-            if isinstance(value.type, MemRefType):
-                raise VerifyException(f"a value call takes and gives values, not memory of type {value.type}")
-        if self.writes is not None:
-            self._verify_writes(self.writes)
-
-    def _verify_writes(self, effects: Effects) -> None:
-        """The new values of the written operands are the last results, in operand order."""
-        written = effects.writes()
-        if not written or effects.reads():
-            raise VerifyException("`writes` names the written operands: writes<write 0>")
-        if len(self.outs) < len(written):
-            raise VerifyException(f"{len(written)} operands are written, but there are {len(self.outs)} results")
-        for operand, result in zip(written, self.outs[len(self.outs) - len(written) :], strict=True):
-            if operand >= len(self.args):
-                raise VerifyException(f"a write of operand {operand}, but there are {len(self.args)}")
-            if self.args[operand].type != result.type:
-                raise VerifyException(
-                    f"the new value of operand {operand} has type {result.type}, the operand {self.args[operand].type}"
-                )
+        super().verify_()
 
 
 @irdl_op_definition
@@ -587,9 +242,9 @@ def _verify_window(window: Window, base: TensorType[Attribute], value: TensorTyp
 Fx = Dialect(
     "fx",
     [CallOp, ValueCallOp, ExtractOp, InsertOp, ReinterpretOp, EmptyOp, ConstantOp, SymbolOp],
-    [Operand, Constant, ValueForm],
+    [Operand, Constant, Numbers, ValueForm],
 )
 
-__all__ = ["CallOp", "Callable", "Constant", "ConstantOp", "ELEMENTS", "EmptyOp", "ExtractOp", "Fx", "InsertOp", "NONE",
-           "Operand", "ReinterpretOp", "SymbolOp", "ValueCallOp", "ValueForm", "ValueFormData", "ValueOutput", "boolean",
-           "element_name", "geometry", "integer", "lazy_bits", "operand_numbers", "real", "verify_arguments"]
+__all__ = ["CallArguments", "CallOp", "Constant", "ConstantOp", "EmptyOp", "ExtractOp", "Fx", "InsertOp", "NONE", "Operand",
+           "ReinterpretOp", "SymbolOp", "ValueCallOp", "ValueForm", "ValueFormData", "ValueOutput", "boolean", "integer",
+           "operand_numbers", "real", "verify_arguments"]

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import random_graphs
 from fx_graphs import BY_ID, FX_CASES
 from fx_oracle import FxCase
 from programs import ar
@@ -14,6 +13,8 @@ from programs import ar
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 from fx_cases import in_scope, judge
+
+from tools.clones.generate import Maker
 
 
 @pytest.mark.parametrize("case", [case for case in FX_CASES if in_scope(case)], ids=lambda case: case.id)
@@ -30,9 +31,9 @@ def test_cases_that_may_be_refused_and_need_not_be_are_served() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_graph(seed: int) -> None:
     """Views, copies, in-place operators and custom ones in any order: served right, or refused with the node."""
-    graph = random_graphs._Maker(seed, operations=8, clones=2)
+    graph = Maker(seed, operations=8, clones=2)
     shapes = graph.shapes
-    case = FxCase(f"random {seed}", "random", lambda: random_graphs._Maker(seed, operations=8, clones=2).hand,
+    case = FxCase(f"random {seed}", "random", lambda: Maker(seed, operations=8, clones=2).hand,
                   lambda: [ar(*shape, lo=i + 1) for i, shape in enumerate(shapes)], "", "", style="hand",
                   mutated=tuple(range(len(shapes))), error="may")  # fmt: skip
     try:

@@ -84,6 +84,21 @@ def test_refused(text: str, message: str) -> None:
         parse(f"fx.constant {text}")
 
 
+def test_repeated_types_are_read_where_they_end() -> None:
+    """A type is recognised by its text: one that begins like it, or has a comment behind it, is another matter."""
+    values = ", ".join(f"%{n}" for n in range(5))
+    text = f"""func.func @main(%0: memref<2xf32>, %1: memref<2xf32> // memref<2xf32>
+    , %2: memref<2xf32, strided<[3]>>, %3: memref<2xf32> // memref<2xf32>, x
+    , %4 : memref<2xf32 >) -> (memref<2xf32>, memref<2xf32>, memref<2xf32, strided<[3]>>, memref<2xf32>, memref<2xf32>) {{
+      func.return {values} : memref<2xf32>,memref<2xf32>,memref<2xf32, strided<[3]>>,memref<2xf32>, memref<2xf32>
+    }}"""
+    module = parse(text)
+    (function,) = module.body.block.ops
+    kinds = [str(argument.type) for argument in function.regions[0].block.args]
+    assert kinds == ["memref<2xf32>"] * 2 + ["memref<2xf32, strided<[3]>>"] + ["memref<2xf32>"] * 2
+    assert to_text(parse(to_text(module))) == to_text(module)
+
+
 def test_unclosed_text_is_refused_at_once() -> None:
     """xDSL's own pattern would take longer than the age of the universe."""
     with pytest.raises(CompileError, match="before closing string literal"):

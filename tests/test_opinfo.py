@@ -101,7 +101,7 @@ def dies(entry, name, dtype, which, limit):
 
 runner.check = dies
 work = [runner.Unit(name, "function", "float32") for name in ("abs", "neg", "sin")]
-for unit, verdicts in runner.run(work, children=1, limit=1):
+for unit, verdicts, _ in runner.run(work, children=1, limit=1):
     print(unit.entry, *{v.kind for v in verdicts})
 """
 

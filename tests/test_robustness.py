@@ -18,6 +18,7 @@ import torch
 import compiler
 from compiler.driver import main
 from compiler.errors import CompileError
+from compiler.export import artifact
 from compiler.export.decoder import DecodeError, check_module
 from compiler.validation.artifact import check_artifact
 from tests.stablehlo_programs import cache_step
@@ -90,6 +91,9 @@ for trial in range(8):
             os.kill(pid, signals[way])
             time.sleep(0.01)
     seen.add(whole())
+programs[0].save(directory)
+left = [name for name in os.listdir(os.path.dirname(directory)) if name != os.path.basename(directory)]
+assert not left, left
 print(len(seen))
 """
 
@@ -103,6 +107,24 @@ def test_an_artifact_is_whole_whatever_happens_to_those_who_save_it(tmp_path: Pa
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 1, "no saver came to an end, so nothing was tried"
+
+
+def test_a_save_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    alive, lock = artifact._beside(target)
+    abandoned = [tmp_path / ".a.0123456789abcdef", tmp_path / ".a.0123456789abcdef.old"]
+    others = [tmp_path / name for name in (".a.backup", ".b.0123456789abcdef", ".a.0123456789abcdef0")]
+    for path in (*abandoned, *others):
+        (path / "state").mkdir(parents=True)
+        (path / "state" / "0.bin").write_bytes(b"x")
+    link = tmp_path / ".a.00000000000000ff"
+    link.symlink_to(others[0])
+    cache_step().save(target)
+    assert sorted(tmp_path.iterdir()) == sorted([target, alive, link, *others])
+    assert all((path / "state" / "0.bin").exists() for path in others)
+    os.close(lock)
+    cache_step().save(target)
+    assert sorted(tmp_path.iterdir()) == sorted([target, link, *others])
 
 
 # -- threads -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import compiler
 from compiler.errors import CompileError, GuardError
 from compiler.export.elements import DTYPES
 from compiler.export.signature import Alias, Binding, OutputSource, Signature, TensorType, Window
@@ -91,6 +92,29 @@ def test_gaps_between_elements_are_not_written_by_a_copy_back():
     assert run.copied_bytes == 32
 
 
+@pytest.mark.parametrize("shift", [0, 4])
+def test_bytes_between_elements_that_the_program_writes_are_its_own(shift: int):
+    """The program writes one element between those it was given; others may use the rest of the table meanwhile."""
+
+    def program(columns: torch.Tensor) -> torch.Tensor:
+        columns.as_strided((), (), columns.storage_offset() + 6).fill_(5.0)
+        columns.add_(1.0)
+        return columns
+
+    def make() -> torch.Tensor:
+        return aligned(4, 4, shift=shift)
+
+    run = compiler.compile(program, (make()[:, :2],))
+    for table in (make(), make()):
+        columns = table[:, :2]
+        assert run(columns) is columns
+        expected = torch.zeros(4, 4)
+        expected[:, :2] = 1.0
+        expected[1, 2] = 5.0
+        assert torch.equal(table, expected)
+        assert run.copied_bytes == (34 if shift else 0)  # of the bytes of 5.0, two are those of 0.0
+
+
 def interleaved() -> Executable:
     """f(even, odd): even.add_(1), where the two are the even and odd columns of one table in one parameter each."""
     window = Window((4, 2), (4, 2))
@@ -126,13 +150,14 @@ def test_written_stretches_that_interleave_do_not_disturb_each_other():
         run(table[:, ::2], table[:, 1::2])
 
 
-def test_a_stretch_that_reaches_over_a_neighbour_is_run_on_a_copy():
+@pytest.mark.parametrize("around", [False, True])
+def test_a_stretch_that_reaches_over_a_neighbour_is_run_on_a_copy(around: bool):
     """The parameter begins 16 bytes before its window, where another written argument ends."""
     window, stretch = contiguous(4, offset=4), TensorType("f32", (8,))
     s = signature(
         [
             Binding("left", "input", 0, "f32", contiguous(4), written=True),
-            Binding("right", "input", 1, "f32", window, written=True),
+            Binding("right", "input", 1, "f32", window, written=True, around=around),
         ],
         [],
         [TensorType("f32", (4,)), stretch],
@@ -147,6 +172,10 @@ def test_a_stretch_that_reaches_over_a_neighbour_is_run_on_a_copy():
     %b = stablehlo.add %1, %two : tensor<8xf32>
     return %a, %b : tensor<4xf32>, tensor<8xf32>"""
     run, memory = executable(s, body), aligned(8)
+    if around:
+        with pytest.raises(GuardError, match="around the elements of argument 'right', where argument 'left' is now"):
+            run(memory[:4], memory[4:])
+        return
     run(memory[:4], memory[4:])
     assert memory.tolist() == [1.0] * 4 + [2.0] * 4 and run.copied_bytes == 32
     run(aligned(4), memory[4:])  # here the stretch is free

@@ -100,6 +100,12 @@ def normalized(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.
     return torch.nn.functional.batch_norm(x, mean, var, training=True, momentum=0.5)
 
 
+def between(column: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """A write to memory between the elements of an argument."""
+    column.as_strided((3,), (2,), 1).copy_(x)
+    return column[1:] + x
+
+
 def _shared_arguments() -> tuple[torch.Tensor, ...]:
     memory = torch.arange(8.0)
     return memory, memory[2:6], torch.ones(4)
@@ -117,6 +123,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "positions": (positions, lambda: (torch.zeros(4, 3), torch.tensor([2, 0]), torch.ones(2, 3))),
     "rounded": (rounded, lambda: (torch.ones(3), torch.ones(3))),
     "copied": (copied, lambda: (torch.ones(3), torch.ones(3))),
+    "between": (between, lambda: (torch.zeros(4, 2)[:, 0], torch.ones(3))),
     "normalized": (normalized, lambda: (torch.rand(4, 3), torch.zeros(3), torch.ones(3))),
 }
 
@@ -162,6 +169,15 @@ def entries(function: Any) -> list[tuple[int, int]]:
 
 def set_table(function: Any, pairs: list[tuple[int, int]]) -> None:
     function.attributes["alias.table"] = Table(tuple(AliasEntry(*pair) for pair in pairs))
+
+
+@fault("in-place-to-out-of-place", "between")
+def a_write_between_elements_is_not_told(patch: Patch) -> None:
+    def change(function: Any) -> None:
+        bindings = function.attributes["alias.bindings"].data
+        function.attributes["alias.bindings"] = Bindings(tuple(b._replace(around=False) for b in bindings))
+
+    on_function(patch, change)
 
 
 def change_plan(function: Any, change: Callable[[int, OutputSource], OutputSource]) -> None:

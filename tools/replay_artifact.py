@@ -57,6 +57,14 @@ def assign(target: torch.Tensor, value: torch.Tensor) -> None:
             assign(part, item)
 
 
+def stretch(argument: torch.Tensor, entry: dict[str, Any], count: int) -> tuple[torch.Tensor, slice]:
+    """The bytes of an argument's storage that are in its parameter, of `count` bytes, and where in it they are."""
+    storage = argument.untyped_storage()
+    start = (argument.storage_offset() - entry["offset"]) * argument.dtype.itemsize
+    low, high = max(-start, 0), min(count, storage.nbytes() - start)
+    return torch.empty(0, dtype=torch.uint8).set_(storage, start + low, (high - low,), (1,)), slice(low, high)
+
+
 def reaches(entry: dict[str, Any]) -> bool:
     return math.prod(entry["size"]) > 0
 
@@ -144,12 +152,16 @@ class Replay:
             return []
         bound = [(entry, argument) for entry, argument in zip(self.index["arguments"], arguments, strict=True)]
         buffers: list[Any] = []
+        before: dict[int, torch.Tensor] = {}
         for number, kind in enumerate(self.index["parameters"]):
             dtype = DTYPES[kind["element"]]
             memory = torch.zeros(math.prod(kind["shape"]) * dtype.itemsize, dtype=torch.uint8)
             for entry, argument in bound:
                 if entry["parameter"] == number and reaches(entry):
-                    assign(window(memory, entry), plainly(argument).detach())
+                    there, here = stretch(argument, entry, memory.numel())
+                    memory[here] = there
+            if any(entry["parameter"] == number and entry.get("around") for entry, _ in bound):
+                before[number] = memory.clone()
             value = memory.view(dtype).view(kind["shape"])
             buffers.append(_jax.dlpack_managed_tensor_to_buffer(to_dlpack(value), self.device, None, True))
         outputs = self.executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
@@ -158,13 +170,21 @@ class Replay:
         for alias in self.index["aliases"]:
             for entry, argument in bound:
                 if entry["parameter"] == alias["parameter"] and reaches(entry):
-                    assign(plainly(argument).detach(), window(results[alias["output"]], entry))
+                    new = results[alias["output"]]
+                    assign(plainly(argument).detach(), window(new, entry))
+                    if entry.get("around"):
+                        old = before[alias["parameter"]]
+                        there, here = stretch(argument, entry, new.numel())
+                        changed = new[here] != old[here]
+                        there[changed] = new[here][changed]
         return results
 
     def _build(self, node: dict[str, Any], outputs: list[torch.Tensor]) -> Any:
         kind, content = head(node)
         if kind == "output":
             return outputs[content]
+        if kind == "number":
+            return outputs[content].item()
         if kind == "constant":
             return self._constant(content)
         if kind in ("dict", "ordered_dict"):

@@ -19,8 +19,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from compiler.analysis.regions import Region, Relation, contiguous, extent, region, relation
 from compiler.errors import CompileError
 from dialects.alias import Root as RootAttr
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp, ConstantOp
+from dialects.fx import ConstantOp
 from dialects.types import Geometry, element_bytes, element_name, geometry, lazy_bits
 from dialects.vllm_ir import ImplementedCallOp
 
@@ -200,7 +201,7 @@ class AliasAnalysis:
                 self._place(argument, (unknown, *(Root("root", n) for n in sorted(set(numbers)))), False)
 
     def _visit(self, op: Operation) -> None:
-        if isinstance(op, CallOp | ImplementedCallOp):
+        if isinstance(op, HandleCall | ImplementedCallOp):
             for result, alias in zip(op.outs, op.aliases.data, strict=True):
                 if not is_handle(result):
                     continue

@@ -22,16 +22,21 @@ from compiler.analysis.interference import Atoms, Class, Copy, Interference, Tou
 from compiler.analysis.layout import same_strides
 from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp
-from dialects.types import Geometry
+from dialects.fx import Constant
+from dialects.types import DYNAMIC, Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
 """Operators whose written operand ends up with the elements of the other operand, index by index."""
 
-POSITIONED = frozenset({"aten.as_strided.default", "aten.as_strided_.default", "aten._reshape_alias.default"})
-"""Views whose strides or position are arguments, not counted from the operand's."""
+POSITIONED = frozenset(
+    {"aten.as_strided.default", "aten.as_strided_.default", "aten._reshape_alias.default", "auto_functionalized_v2"}
+)
+"""What makes views whose strides or position are arguments, not counted from the operand's."""
 
+ANY_LAYOUT = "fx.flexible_layout"
+"""Attribute of a call of an operator, not one of ATen's, that computes the same whatever strides its operands have."""
 
 ANYWHERE = 1 << 62
 """As a modulus for distances: divides none but 0."""
@@ -58,16 +63,15 @@ class Judge:
 
     Args:
         interference: the classes.
-        protected: roots whose final contents the caller can see.
-        given: roots of arguments and constants: no result may come to share memory with them,
-            except one with each root in `donated`.
+        given: roots of arguments and constants: the caller sees their final contents, and no result may come to share
+            memory with them.
+        donated: those of them that the caller gives up. Their contents count only where the program changes them; where
+            it does not, one result may live there.
     """
 
-    def __init__(
-        self, interference: Interference, protected: frozenset[Root], given: frozenset[Root], donated: frozenset[Root]
-    ):
+    def __init__(self, interference: Interference, given: frozenset[Root], donated: frozenset[Root]):
         self.interference = interference
-        self.protected, self.given, self.donated = protected, given, donated
+        self.given, self.donated = given, donated
         self.analysis = interference.analysis
         self._paths: tuple[dict[Root, frozenset[int]], ...] = ({}, {})
 
@@ -110,9 +114,9 @@ class Judge:
                 remove = frozenset({copy.number})
             if reason:
                 yield Conflict("layout", Clause(path, remove), op, None, reason)
-        elif isinstance(op, CallOp) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
+        elif isinstance(op, HandleCall) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
             yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
-        if isinstance(op, CallOp):
+        if isinstance(op, HandleCall):
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind == "view" and alias.operand == number:
                     size = element_size(result)
@@ -121,9 +125,9 @@ class Judge:
 
     def _reads_layout(self, op: Operation, number: int, handle: SSAValue, root: Root) -> str:
         """How the op can see the strides of its operand, or "" when it cannot."""
-        if not isinstance(op, CallOp) or op.effects.data is None:
+        if not isinstance(op, HandleCall) or op.effects.data is None:
             return "it may look at strides"
-        if not op.target.data.startswith("aten."):
+        if not op.target.data.startswith("aten.") and ANY_LAYOUT not in op.attributes:
             return "it may look at raw memory"
         reads, writes = op.effects.reads() or (), op.effects.writes() or ()
         viewed = False
@@ -134,7 +138,7 @@ class Judge:
                     return "its view needs the strides of the copy"
             elif alias.kind == "may" and alias.operand in (number, -1):
                 return "it may return its operand"
-            elif alias.kind == "fresh" and self._layout_shows(result, 8):
+            elif alias.kind == "fresh" and not _is_row_major(op) and self._layout_shows(result, 8):
                 return "the strides of its result follow"
         if number not in (*reads, *writes) and not viewed:
             return "it asks for sizes or strides"
@@ -151,7 +155,7 @@ class Judge:
             return False
         for use in result.uses:
             op = use.operation
-            if depth == 0 or not isinstance(op, CallOp) or op.effects.data is None:
+            if depth == 0 or not isinstance(op, HandleCall) or op.effects.data is None:
                 return True
             if not op.target.data.startswith("aten.") or use.index not in (op.effects.reads() or ()):
                 return True
@@ -185,6 +189,8 @@ class Judge:
         while copy is not None:
             found.append(copy.number)
             own, source = self._windows(copy)
+            if DYNAMIC in (own.offset, source.offset):
+                return frozenset(found)
             distance = (source.offset - own.offset) * element_size(copy.source)
             if distance % modulus if modulus else distance or copy.parent.kind != "fresh":
                 return frozenset(found)
@@ -193,6 +199,12 @@ class Judge:
 
     def _windows(self, copy: Copy) -> tuple[Geometry, Geometry]:
         return self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
+
+
+def _is_row_major(op: HandleCall) -> bool:
+    """Whether the call asks for a row-major result, whatever its operands are."""
+    format_ = op.keywords.data.get("memory_format") if op.keywords is not None else None
+    return isinstance(format_, Constant) and format_.data == "memory_format:contiguous_format"
 
 
 class _Run:
@@ -228,7 +240,7 @@ class _Run:
                 self._copy(copy)
                 continue
             for touch in touched:
-                if touch.reads or touch.partial:
+                if touch.reads or touch.partial or self.one.vague:
                     self._read(touch.root, self._atoms(touch), op)
             if len(touched) > 1:
                 self._operands(op, touched)
@@ -236,10 +248,15 @@ class _Run:
                 if touch.writes:
                     self._write(op, touch, touched)
         base = self.one.base
-        if base in self.judge.protected:
+        if self._protected():
             self._read(base, slice(0, self.one.size), None, "argument", detail=self._name(base))
         self._results()
         return list(self.found.values())
+
+    def _protected(self) -> bool:
+        """Whether the caller looks at what the topmost root holds in the end. Asked when all steps are made."""
+        base = self.one.base
+        return base in self.judge.given and (base not in self.judge.donated or bool(self.own[base].any()))
 
     def _atoms(self, touch: Touch) -> Atoms:
         return self.one.places[touch.root, touch.handle]
@@ -337,10 +354,13 @@ class _Run:
 
     def _moved_values(self, op: Operation, touch: Touch, touched: list[Touch]) -> np.ndarray | None:
         """The values that a `copy_` moves to the same bytes of joined memory: those of its source, not new ones."""
-        if not isinstance(op, CallOp) or op.target.data not in OVERWRITING or len(op.args) < 2:
+        if not isinstance(op, HandleCall) or op.target.data not in OVERWRITING or len(op.args) < 2:
             return None
         source = next((t for t in touched if t.handle is op.args[1]), None)
-        if source is None or touch.handle is not op.args[0] or self._window(touch) != self._window(source):
+        if source is None or touch.handle is not op.args[0]:
+            return None
+        window = self._window(touch)
+        if window is None or window != self._window(source):
             return None
         return self.own[source.root][within(self.one.area[source.root], self._atoms(source))]
 
@@ -363,7 +383,7 @@ class _Run:
                     continue
                 if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
                     continue
-                if not (first.writes and second.writes) and isinstance(op, CallOp) and op.pointwise is not None:
+                if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
                     if (window := self._window(first)) is not None and window == self._window(second):
                         continue
                 self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
@@ -377,14 +397,13 @@ class _Run:
     def _results(self) -> None:
         base = self.one.base
         owner: dict[Root, np.ndarray] = {}
-        nothing: dict[Root, set[int]] = {}
         numbers = {root: number for number, root in enumerate(self.one.roots)}
         backed: Root | None = None
-        taken = base in self.judge.protected or any(touch.root == base for touch in self.one.results)
+        taken = self._protected() or any(touch.root == base for touch in self.one.results)
         for touch in self.one.results:
             atoms, root, top = self._atoms(touch), touch.root, self.top[touch.root]
-            if top not in self.joint:
-                continue
+            if top not in self.joint or count(atoms) == 0:
+                continue  # no bytes to share
             self._read(root, atoms, None, "value")
             if top is base and root != base and base in self.judge.given:
                 path = self.tree.path(root, base)
@@ -397,12 +416,7 @@ class _Run:
             owners = owner.setdefault(top, np.full(count(self.one.area[top]), -1, np.int64))
             place = within(self.one.area[top], atoms)
             number = numbers[root]
-            others = {int(other) for other in np.unique(owners[place])} - {-1, number}
-            if count(atoms) == 0:  # nothing to share, but they could become one object
-                others = nothing.setdefault(top, set())
-            for other in others - {number}:
+            for other in {int(other) for other in np.unique(owners[place])} - {-1, number}:
                 path = self.tree.path(root, self.one.roots[other])
                 self._add("result", Clause(path), None, None, "two results would share memory")
-            if count(atoms) == 0:
-                others.add(number)
             owners[place] = number

@@ -15,11 +15,13 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from compiler.analysis.regions import Region, Relation, contiguous, extent, region, relation
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from dialects.alias import Root
+from dialects.calls import HandleCall
 from dialects.control import CondOp, ControlOp, WhileOp, arguments_of, nested_blocks
-from dialects.fx import CallOp, ConstantOp
+from dialects.fx import ConstantOp
 from dialects.types import ELEMENTS, Form, Geometry, form, row_major
 
 CARRIERS = {"bf16": "ui16", "f16": "ui16", "f8E4M3FN": "ui8", "f8E5M2": "ui8"}
@@ -36,6 +38,7 @@ class Memory:
         start: first byte, counted from the start of the root.
         element: element type of its value. `dims`: shape of its value, in memory order.
         lowest, highest: byte extent of all handles seen so far.
+        around: the first op that writes bytes of it which are no elements of its arguments.
     """
 
     arguments: tuple[int, ...] = ()
@@ -45,6 +48,7 @@ class Memory:
     written: bool = False
     lowest: int = 1 << 62
     highest: int = 0
+    around: Operation | None = None
 
     def touch(self, extent: tuple[int, int]) -> None:
         if extent[0] < extent[1]:
@@ -63,10 +67,11 @@ class Place:
 
 @dataclass
 class Memories:
-    """The result of the analysis: a place for every handle, and the memories of arguments in parameter order."""
+    """The result of the analysis: a place for every handle, the memories of arguments in parameter order, and who writes."""
 
     places: dict[SSAValue, Place] = field(default_factory=dict)
     parameters: list[Memory] = field(default_factory=list)
+    writes: list[tuple[Operation, SSAValue]] = field(default_factory=list)
 
 
 def memory_order(window: Geometry) -> tuple[int, ...] | None:
@@ -130,6 +135,7 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         if result.places[argument].memory.written:
             merged.add(argument.index)
     _merge(result, block.args, shared, merged)
+    _note_writes_around(result, block.args)
     owners: dict[int, Place] = {}
     for place in result.places.values():
         owners.setdefault(id(place.memory), place)  # the first handle is the memory itself, the others are views of it
@@ -168,18 +174,17 @@ def _place_results(
     if isinstance(op, CondOp | WhileOp):
         _place_regions(op, result, own, limits, merged)
         return
-    if not isinstance(op, CallOp):
+    if not isinstance(op, HandleCall):
         return
     writes = op.effects.writes()
     if writes is None:
         location, node = source_of(op)
-        raise UnsupportedError(
-            f"{op.target.data} does not say what it reads and writes", location=location, node=node,
-            hint="give the operator a schema with write marks (Tensor(a!)), or register a lowering for it",
-        )  # fmt: skip
+        message, hint = op.why_unknown()
+        raise UnsupportedError(message, location=location, node=node, hint=hint)
     operands = op.operands
     for operand in writes:
         result.places[operands[operand]].memory.written = True
+        result.writes.append((op, operands[operand]))
     for alias, value in zip(op.aliases.data, op.results, strict=True):
         if not isinstance(value.type, MemRefType):
             continue
@@ -246,6 +251,37 @@ def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, li
     for value, place in result.places.items():
         if id(place.memory) in replaced:
             result.places[value] = Place(replaced[id(place.memory)], place.argument, place.origin)
+
+
+def _note_writes_around(result: Memories, arguments: Sequence[SSAValue]) -> None:
+    """Find writes that reach bytes which are no elements of arguments: between them, or beside them."""
+    judged: set[tuple[int, Region]] = set()
+    for op, handle in result.writes:
+        memory = result.places[handle].memory
+        written = _bytes_of(handle)
+        if not memory.arguments or memory.around is not None or written.empty or (id(memory), written) in judged:
+            continue
+        judged.add((id(memory), written))
+        elements = [_bytes_of(arguments[number]) for number in memory.arguments]
+        if not any(relation(own, written) in (Relation.CONTAINS, Relation.EQUAL) for own in elements):
+            if not _covered(extent(written), elements):
+                memory.around = op
+
+
+def _covered(stretch: tuple[int, int], elements: Sequence[Region]) -> bool:
+    """Whether arguments without gaps cover a stretch of bytes."""
+    reached, end = stretch
+    for first, last in sorted(extent(own) for own in elements if not own.empty and contiguous(own)):
+        if first <= reached < last:
+            reached = last
+    return reached >= end
+
+
+def _bytes_of(value: SSAValue) -> Region:
+    shape = _form(value)
+    found = region(shape.window, shape.size)
+    assert found is not None, "dynamic shapes have been refused"
+    return found
 
 
 def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:

@@ -24,8 +24,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from compiler.errors import CompileError
 from compiler.locations import source_of
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Root, Table
+from dialects.calls import HandleCall, ValueCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
+from dialects.fx import ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp
 from dialects.types import ELEMENTS, Geometry, element_name, geometry, lazy_bits
 
 Bytes = NDArray[np.int64]
@@ -165,7 +166,7 @@ class _Memory:
 
     def run(self) -> None:
         for op in self.function.body.block.ops:
-            if isinstance(op, CallOp):
+            if isinstance(op, HandleCall):
                 self.call(op)
             elif isinstance(op, ConstantOp):
                 handle = self.allocate(op.value)
@@ -189,7 +190,7 @@ class _Memory:
     def store(self, handle: _Handle, value: Bytes) -> None:
         _window(self.roots[handle.root], handle.window, handle.width)[...] = value ^ _lazy_flags(handle.lazy)
 
-    def call(self, op: CallOp) -> None:
+    def call(self, op: HandleCall) -> None:
         accesses = op.effects.data
         if accesses is None:
             _fail(f"{op.target.data} has unknown effects", op)
@@ -209,7 +210,7 @@ class _Memory:
             self.load(h) if n in reads else self.symbols.of(("empty", h.element, h.window.sizes), h.window.sizes, h.width)
             for n, h in enumerate(given)
         ]
-        target, keywords, mark = op.target.data, dict(op.keywords.data if op.keywords is not None else {}), tuple[int, ...]()
+        target, keywords, mark = op.target.data, op.settings(), tuple[int, ...]()
         outputs: list[tuple[str, int]] = [("result", n) for n in range(len(op.outs))]
         if writes and op.value is not None:
             target, outputs = op.value.data.target, [(o.kind, o.index) for o in op.value.data.outputs]
@@ -345,14 +346,13 @@ class _Tables:
                 return [self.symbols.of(("empty", element, sizes), sizes, _width(kinds[0]))]
             case ConstantOp():
                 return [_constant(op, self.symbols, kinds[0].get_shape(), _width(kinds[0]))]
-            case ValueCallOp():
-                keywords = dict(op.keywords.data) if op.keywords is not None else {}
+            case ValueCall():
                 if (flag := _FLAGS.get(op.target.data)) is not None:
                     return [operands[0] ^ flag]
                 elements = [element_name(cast(TensorType[Attribute], v.type).element_type) for v in op.args]
                 digests = [_digest(v, e) for v, e in zip(operands, elements, strict=True)]
                 mark = tuple(op.writes.writes() or ()) if op.writes is not None else ()
-                key = _call_key(op.target.data, op.arguments, keywords, digests, mark)
+                key = _call_key(op.target.data, op.arguments, op.settings(), digests, mark)
                 return [self.symbols.of((key, n), tuple(k.get_shape()), _width(k)) for n, k in enumerate(kinds)]
             case _:
                 raise _untrue(f"{op.name} has no meaning on values", op)
@@ -400,6 +400,8 @@ class _Tables:
                     f"parameter {number} ({names}) ends as {what}, which is not the last value written at byte {wrong[0]}",
                     memory.writer.get(root),
                 )
+            if output is not None:
+                self.check_around(number, root, max(first, 0), want.size)
         for b, handle in zip(self.bindings, memory.arguments, strict=True):
             if 0 in handle.window.sizes:
                 continue
@@ -408,6 +410,18 @@ class _Tables:
             if b.parameter not in self.table and not np.array_equal(final, initial):
                 _fail(f"argument {b.name!r} is written, and no entry of the alias table brings it its last value",
                       memory.writer.get(handle.root))  # fmt: skip
+
+    def check_around(self, number: int, root: int, first: int, count: int) -> None:
+        """Bytes of a parameter that are no elements change only where its arguments say so."""
+        elements = np.zeros_like(self.memory.roots[root])
+        bound = [(b, h) for b, h in zip(self.bindings, self.memory.arguments, strict=True) if b.parameter == number]
+        for _, handle in bound:
+            _window(elements, handle.window, handle.width)[...] = 1
+        changed = (self.memory.roots[root] != self.memory.initial[root]) & (elements == 0)
+        for b, _ in bound:
+            if changed[first : first + count].any() and not b.around:
+                _fail(f"memory around the elements of argument {b.name!r} is written, and its binding does not say so",
+                      self.memory.writer.get(root))  # fmt: skip
 
     def check_plan(self, results: Sequence[Bytes]) -> None:
         handles = self.memory.outputs

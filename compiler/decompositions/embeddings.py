@@ -43,7 +43,8 @@ def embedding_bag(
     out = torch.where(mask, rows, torch.zeros_like(rows)).sum(1)
     if mode == 1:
         out = out / sizes.clamp(min=1)[:, None]
-    return out.to(weight.dtype), bag_of, sizes, sizes.new_zeros((bags,))
+    told = sizes if mode == 1 else torch.zeros_like(sizes)  # sums do without, and say zero
+    return out.to(weight.dtype), bag_of, told, told.clone()
 
 
 @decomposition("embedding_renorm.default")

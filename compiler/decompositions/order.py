@@ -137,11 +137,3 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
     assert output_size is not None
     stop = repeats.cumsum(0)
     return (torch.arange(output_size)[:, None] >= stop).to(repeats.dtype).sum(-1)
-
-
-@decomposition("logspace.default")
-def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None, **_: object
-) -> Tensor:  # fmt: skip
-    exponents = torch.linspace(float(start), float(end), steps, dtype=torch.float64)
-    return torch.pow(torch.full_like(exponents, float(base)), exponents).to(dtype or torch.get_default_dtype())

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -34,6 +36,9 @@ from compiler.export.strict_json import Node
 
 FORMAT, VERSION = "fx2hlo-artifact", 1
 INDEX, HLO, STABLEHLO = "aliases.json", "model.hlo_module.pb", "model.stablehlo.mlir"
+_HEX = 16
+"""Random hexadecimal digits in the name of a directory that is being written."""
+
 ALIGNMENT = 64
 """State keeps its place modulo this many bytes, which is what XLA wants of memory it takes over."""
 
@@ -94,8 +99,7 @@ def _write(
         raise CompileError(
             f"there is no tensor for the state {missing[0]!r}", hint="bind it, or save with weights='omit'"
         )
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    temporary.mkdir()
+    temporary, lock = _beside(target)
     try:
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "weights": weights}
         document |= signature_to_json(signature)
@@ -106,8 +110,50 @@ def _write(
         document["files"] = files
         _put(temporary / INDEX, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
         _replace(temporary, target)
+        _remove_abandoned(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def _beside(target: Path) -> tuple[Path, int]:
+    """A new directory beside the target, and a lock on it that lasts as long as this process wants it."""
+    while True:
+        path = target.with_name(f".{target.name}.{secrets.token_hex(_HEX // 2)}")
+        path.mkdir()
+        with contextlib.suppress(FileNotFoundError):  # somebody took it for abandoned before it was locked
+            lock = _lock(path)
+            if lock is not None and path.exists():
+                return path, lock
+            if lock is not None:
+                os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """A lock on a directory, held until it is closed or the process ends; None when somebody has one."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(directory)
+        return None
+    except OSError:
+        pass  # no locks on this file system, and then nothing is taken for abandoned either
+    return directory
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what saves to this target have left behind that were killed: directories that nobody has locked."""
+    named = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{{_HEX}}}(\.old)?")
+    for path in target.parent.iterdir():
+        if named.fullmatch(path.name):
+            with contextlib.suppress(OSError):
+                directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    os.close(directory)
 
 
 def _write_state(state: Mapping[str, torch.Tensor], directory: Path, files: dict[str, Any]) -> list[dict[str, Any]]:
@@ -161,13 +207,19 @@ def _replace(new: Path, target: Path) -> None:
     if _exchange(new, target):
         return
     aside = new.with_name(new.name + ".old")  # no exchange on this file system: two steps, the first undone on failure
-    os.rename(target, aside)
+    lock = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.rename(new, target)
-    except BaseException:
-        os.rename(aside, target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(target, aside)
+        try:
+            os.rename(new, target)
+        except BaseException:
+            os.rename(aside, target)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -22,11 +22,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.export.fx_windows import Windows
-from compiler.frontend.kernels import is_kernel
 from compiler.locations import source_of
 from compiler.reference import constant_tensor
 from compiler.torch_types import DTYPES, overload, python_argument
-from dialects.fx import ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp, ValueCallOp
+from dialects.calls import ValueCall
+from dialects.fx import ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp
+from dialects.nki import KernelCall
 from dialects.types import Geometry, element_name
 
 A = torch.ops.aten
@@ -61,14 +62,14 @@ class Origin:
         meta: metadata that its successors inherit.
         roots: names of the states it writes, in the order of its operands.
         device: the device it mentions, or None.
-        kernel: for a kernel call, makes the keyword arguments from the tensor operands.
+        kernel: for a kernel call, makes operator and arguments from the tensor operands.
         single: whether it gives one tensor, not a tuple.
     """
 
     meta: dict[str, Any] = field(default_factory=dict)
     roots: tuple[str, ...] = ()
     device: Any = None
-    kernel: Callable[[Sequence[fx.Node]], tuple[Any, dict[str, Any]]] | None = None
+    kernel: Callable[[Sequence[fx.Node]], tuple[Any, tuple[Any, ...], dict[str, Any]]] | None = None
     single: bool = True
 
 
@@ -112,7 +113,7 @@ class FxExporter:
             self._origin = self._origin_of(op)
             count = len(self.graph.nodes)
             self._operation(op)
-            if self._origin.roots and isinstance(op, (ValueCallOp, InsertOp)) and len(self.graph.nodes) > count:
+            if self._origin.roots and isinstance(op, (ValueCall, InsertOp)) and len(self.graph.nodes) > count:
                 self._name_states(op)
         raise CompileError("the function has no return")
 
@@ -121,11 +122,10 @@ class FxExporter:
         roots = self._origin.roots
         if isinstance(op, InsertOp):
             states = {op.result: self._state.get(op.value) or roots[0]}
-        elif isinstance(op, ValueCallOp) and is_kernel(op.target.data):
-            # [result, position] pairs, listed in the order of the operands that they are the new values of.
-            pairs = sorted(_named(op.keywords, op.args)["result_positions"], key=lambda pair: pair[1])
-            states = {op.outs[result]: root for (result, _), root in zip(pairs, roots, strict=False)}
-        elif isinstance(op, ValueCallOp) and op.writes is not None:
+        elif isinstance(op, KernelCall):
+            # In the order of the operands that they are the new values of.
+            states = {op.outs[result]: root for (_, result), root in zip(sorted(op.stored), roots, strict=False)}
+        elif isinstance(op, ValueCall) and op.writes is not None:
             written = op.outs[len(op.outs) - len(op.writes.writes() or ()) :]
             states = dict(zip(written, roots, strict=False))
         else:
@@ -160,7 +160,7 @@ class FxExporter:
     def _operation(self, op: Operation) -> None:
         operands = [self.env[value] for value in op.operands]
         match op:
-            case ValueCallOp():
+            case ValueCall():
                 self._value_call(op, operands)
             case ExtractOp():
                 dtype, shape = tensor_type(op.base)
@@ -203,12 +203,12 @@ class FxExporter:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def _value_call(self, op: ValueCallOp, operands: list[fx.Node]) -> None:
+    def _value_call(self, op: ValueCall, operands: list[fx.Node]) -> None:
         target = op.target.data
-        if is_kernel(target):
+        if isinstance(op, KernelCall):
             self._kernel(op, operands)
             return
-        if target == CLONE and isinstance(op.args[0].owner, ValueCallOp):
+        if target == CLONE and isinstance(op.args[0].owner, ValueCall):
             self.env[op.outs[0]] = operands[0]  # of a fresh value nobody needs a copy
             return
         if _copies(op):
@@ -230,7 +230,7 @@ class FxExporter:
         positions = [i for i, kind in enumerate(returns) if "Tensor" in kind]
         self._items(op, self._tuple(function, args, kwargs), range(len(op.outs)) if len(returns) == 1 else positions)
 
-    def _single(self, op: ValueCallOp, function: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _single(self, op: ValueCall, function: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """One result, in the type of the memory it is stored to: the twin of an in-place operator may promote."""
         dtype, sizes = tensor_type(op.outs[0])
         promoted = self._promoted(op) if self._origin.roots else dtype
@@ -240,7 +240,7 @@ class FxExporter:
         value = self.emit(function, args, kwargs, promoted, sizes)
         self.env[op.outs[0]] = self.emit(A._to_copy.default, (value,), {"dtype": dtype}, dtype, sizes)
 
-    def _promoted(self, op: ValueCallOp) -> torch.dtype:
+    def _promoted(self, op: ValueCall) -> torch.dtype:
         """The dtype that the overload gives for these operands."""
         key = (op.target.data, op.arguments, op.keywords, *(operand.type for operand in op.args))
         found = self._dtypes.get(key)
@@ -256,28 +256,28 @@ class FxExporter:
             found = self._dtypes[key] = result.dtype
         return found
 
-    def _kernel(self, op: ValueCallOp, operands: list[fx.Node]) -> None:
+    def _kernel(self, op: ValueCall, operands: list[fx.Node]) -> None:
         """The host's own call with values for handles: what it writes, it gives back."""
         make = self._origin.kernel
         if make is None:
             location, node = source_of(op)
             raise UnsupportedError("a kernel call inside a nested graph", location=location, node=node,
                                    hint="inline the nested graph first")  # fmt: skip
-        target, kwargs = make(operands)
+        target, args, kwargs = make(operands)
         if self._origin.single:
-            self.env[op.outs[0]] = self.emit(target, (), kwargs, *tensor_type(op.outs[0]))
+            self.env[op.outs[0]] = self.emit(target, args, kwargs, *tensor_type(op.outs[0]))
         else:
-            self._items(op, self._tuple(target, (), kwargs), range(len(op.outs)))
+            self._items(op, self._tuple(target, args, kwargs), range(len(op.outs)))
 
     def _tuple(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         return self._node(target, args, kwargs, {})
 
-    def _items(self, op: ValueCallOp, call: fx.Node, positions: Sequence[int]) -> None:
+    def _items(self, op: ValueCall, call: fx.Node, positions: Sequence[int]) -> None:
         for result, position in zip(op.outs, positions, strict=True):
             if result.first_use is not None:
                 self.env[result] = self.emit(operator.getitem, (call, position), {}, *tensor_type(result))
 
-    def _copy(self, op: ValueCallOp, source: fx.Node) -> fx.Node:
+    def _copy(self, op: ValueCall, source: fx.Node) -> fx.Node:
         """The source as the destination's type: what `copy_` stores."""
         dtype, sizes = tensor_type(op.outs[0])
         have, shape = tensor_type(op.args[-1])
@@ -299,7 +299,7 @@ class FxExporter:
 
 def _copies(op: Operation) -> bool:
     """Whether an operation gives its second operand in the type of the first, whose elements nobody looks at."""
-    if not isinstance(op, ValueCallOp) or op.target.data != "aten.copy.default" or len(op.args) != 2:
+    if not isinstance(op, ValueCall) or op.target.data != "aten.copy.default" or len(op.args) != 2:
         return False
     return isinstance(op.args[0].owner, EmptyOp)
 

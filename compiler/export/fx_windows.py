@@ -131,6 +131,8 @@ class Windows:
     def _scatter(self, base: fx.Node, block: fx.Node, dtype: torch.dtype, box: Box) -> fx.Node:
         """Replace a box, one axis inside the other."""
         cuts = [axis for axis, (count, size) in enumerate(zip(box.counts, box.dims, strict=True)) if count != size]
+        if not cuts:
+            return block
         shapes, outer = [box.dims], [base]
         for axis in cuts[:-1]:
             shape = tuple(box.counts[i] if i == axis else n for i, n in enumerate(shapes[-1]))

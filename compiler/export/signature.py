@@ -69,7 +69,10 @@ class TensorType(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """Where one argument's bytes are: a window on HLO parameter `parameter`; -1: nothing reads or writes them."""
+    """Where one argument's bytes are: a window on HLO parameter `parameter`; -1: nothing reads or writes them.
+
+    `around`: a call also writes bytes of that parameter that are no elements of an argument.
+    """
 
     name: str
     kind: ArgumentKind
@@ -78,6 +81,7 @@ class Binding(NamedTuple):
     window: Window
     written: bool = False
     lazy: str = ""
+    around: bool = False
 
 
 class Alias(NamedTuple):
@@ -152,7 +156,7 @@ def signature_of(program: Program, function: FuncOp) -> Signature:
 
     return Signature(
         bindings=tuple(
-            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy)
+            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy, b.around)
             for b in attributes["alias.bindings"].data
         ),
         aliases=tuple(Alias(*entry) for entry in attributes["alias.table"].data),
@@ -215,6 +219,7 @@ def _check_bindings(s: Signature) -> None:
         _check_window(b.window, b.element, where)
         _require(-1 <= b.parameter < len(s.parameters), f"{where} is bound to parameter {b.parameter}, which is none")
         _require(b.parameter >= 0 or not b.written, f"{where} is written, yet in no parameter")
+        _require(b.written or not b.around, f"{where} is not written, yet memory around it is")
         if b.parameter >= 0:
             _check_inside(b.window, b.element, s.parameters[b.parameter].bytes, where, f"parameter {b.parameter}")
     unbound = set(range(len(s.parameters))) - {b.parameter for b in s.bindings}

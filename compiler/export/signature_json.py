@@ -35,7 +35,7 @@ def signature_to_json(s: Signature) -> dict[str, Any]:
         "results": [{"element": t.element, "shape": list(t.shape)} for t in s.results],
         "arguments": [
             {"name": b.name, "kind": b.kind, "parameter": b.parameter if b.parameter >= 0 else None,
-             "written": b.written, "lazy": b.lazy, **window_to_json(b.element, b.window)}
+             "written": b.written, "lazy": b.lazy, **window_to_json(b.element, b.window), **({"around": True} if b.around else {})}
             for b in s.bindings
         ],
         "aliases": [{"output": a.output, "parameter": a.parameter, "kind": "must-alias"} for a in s.aliases],
@@ -92,12 +92,13 @@ def _type(node: Node) -> TensorType:
 
 
 def _binding(node: Node) -> Binding:
-    parts = node.record(("name", "kind", "parameter", "written", "lazy", *_WINDOW))
+    parts = node.record(("name", "kind", "parameter", "written", "lazy", *_WINDOW), ("around",))
     element, window = window_from_json(parts)
+    around = "around" in parts and parts["around"].flag()
     parameter = -1 if parts["parameter"].value is None else parts["parameter"].integer(high=_INDEX)
     kind = parts["kind"].choice(ARGUMENT_KINDS)
     lazy = parts["lazy"].choice(LAZY)
-    return Binding(parts["name"].text(), kind, parameter, element, window, parts["written"].flag(), lazy)
+    return Binding(parts["name"].text(), kind, parameter, element, window, parts["written"].flag(), lazy, around)
 
 
 def _alias(node: Node) -> Alias:

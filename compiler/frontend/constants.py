@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.distributed import ProcessGroup
 from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DenseIntOrFPElementsAttr, DictionaryAttr, StringAttr, TensorType
 from xdsl.ir import Attribute
 
@@ -49,6 +50,8 @@ def attribute(value: Any) -> Attribute:
             return integer(known)
         case torch.SymInt() | torch.SymFloat() | torch.SymBool():
             raise UnsupportedError(f"the number {value} is known only at run time")
+        case ProcessGroup():
+            return StringAttr(value.group_name)
         case _:
             raise UnsupportedError(f"an argument of type {type(value).__name__} has no form in the IR")
 

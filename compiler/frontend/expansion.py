@@ -9,7 +9,8 @@ later node with the same signature.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +59,15 @@ class Expander:
         self._adopted[id(handle)] = fake
         self._storages.setdefault(id(handle.root), fake.untyped_storage())
         self._owners.append(handle)
+
+    @contextmanager
+    def drawing_from(self, stream: Handle) -> Iterator[None]:
+        """Random operators inside take their bits from another state; it is in memory of its own."""
+        outer, self.stream = self.stream, stream
+        try:
+            yield
+        finally:
+            self.stream = outer
 
     def expand(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Expansion, list[Handle]]:
         """The expansion of `run(*args, **kwargs)`, and the operands in the order of its slots."""

@@ -9,6 +9,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,13 +44,14 @@ from compiler.frontend.logs import quiet_torch
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
+from compiler.frontend.transforms import stretch
 from compiler.locations import node_name
 from compiler.locations import place as place_of
 from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
-from dialects.fx import CallOp, ConstantOp, SymbolOp
+from dialects.fx import ConstantOp
 from dialects.types import DYNAMIC
 
 
@@ -72,9 +74,6 @@ _INLINED = {
 """Higher-order operators that just call a subgraph: the position of the subgraph among the arguments."""
 
 _NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
-
-
-_OPERATIONS: dict[str, type[Operation]] = {"call": CallOp, "constant": ConstantOp, "symbol": SymbolOp}
 
 
 class Importer:
@@ -215,7 +214,7 @@ class Importer:
             return Leaf(constant=value)
 
         user = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in captured.out_leaves]
-        leaves = [result(value) for value in user]
+        leaves = [replace(result(v), number=leaf.number) for v, leaf in zip(user, captured.out_leaves, strict=True)]
         self._rebound: dict[str, int] = {}
         for name, position in captured.rebound.items():
             self._rebound[name] = result(outputs[position]).index
@@ -246,9 +245,17 @@ class Importer:
                 continue
             if node.op == "output":
                 return map_arg(node.args[0], env.__getitem__)
+            if node in env:  # inside a transform
+                continue
             outer, self._location = self._location, self._locate(node)
             try:
-                env[node] = self._node(graph, node, env)
+                whole = stretch(node)
+                if whole is not None:
+                    values = [self._node(graph, n, env) if n.op == "get_attr" else env[n] for n in whole.inputs]
+                    found = self._run("call_function", node, (values,), {}, whole.function(graph))
+                    env.update({**dict.fromkeys(whole.nodes), **dict(zip(whole.outputs, found, strict=True))})
+                else:
+                    env[node] = self._node(graph, node, env)
             except CompileError as error:
                 if error.node:
                     raise
@@ -318,7 +325,7 @@ class Importer:
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
-            op = _OPERATIONS[step.kind].create(
+            op = step.op.create(
                 operands=[slots[i].value for i in step.operands],
                 result_types=step.types,
                 properties=dict(step.properties),

@@ -1,27 +1,28 @@
 """Calls of hand-written accelerator kernels: a higher-order operator that says which result lives in which operand.
 
 A toolkit's operator is recognised by a reader: a function that gives a `KernelCall` for a call it knows and None for
-any other. `nki` reads the kernel wrapper of the Neuron toolkits by the shape of its arguments.
+any other, and becomes a `nki.call`. `nki` reads the kernel wrapper of the Neuron toolkits by the shape of its arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.constants import attribute
 from compiler.frontend.expansion import Expander
-from compiler.frontend.forms import Handle, element_of
+from compiler.frontend.forms import Handle
 from compiler.frontend.recording import Expansion, Made, Slot, Step
-from dialects.alias import ResultAlias, effects, results
-from dialects.fx import Constant, Operand, ValueForm, ValueFormData, ValueOutput
-from dialects.types import ELEMENTS, row_major
+from dialects.alias import Effects, ResultAlias, results
+from dialects.arguments import Constant, Numbers, Operand, integer
+from dialects.nki import CallOp, Stored, has_collectives, memory_of_kernel
+from dialects.types import row_major
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,37 @@ class KernelCall:
     Attributes:
         args: the kernel's arguments in order, tensors among scalars and containers.
         aliases: result -> position in `args` of the tensor that it is the new value of.
-        settings: everything else that names and configures the kernel.
+        backend_config: what the custom call is configured with, byte for byte.
+        kernel_idx: the kernel's number in the toolkit's table.
+        grid: instances per dimension.
+        arg_names: names of the kernel's parameters.
+        constant_args_key: where the toolkit keeps constant arguments.
+        has_collectives: whether the kernel talks to other ranks; None: the configuration says it.
+        settings: everything else that configures the kernel.
         configured: whether the kernel has been compiled, so that `aliases` is known.
         pure: the call gives new values for what it writes and leaves its arguments alone, as in an out-of-place graph.
     """
 
     args: tuple[Any, ...]
     aliases: Mapping[int, int]
-    settings: Mapping[str, Any]
+    backend_config: str
+    kernel_idx: int = 0
+    grid: tuple[int, ...] = ()
+    arg_names: tuple[str, ...] = ()
+    constant_args_key: int = -1
+    has_collectives: bool | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     configured: bool = True
     pure: bool = False
 
 
 KernelReader = Callable[[Any, Sequence[Any], Mapping[str, Any]], KernelCall | None]
+
+
+_READ = frozenset(
+    {"args", "operand_output_aliases", "backend_config", "kernel_idx", "grid", "arg_names", "constant_args_key",
+     "has_collectives"}
+)  # fmt: skip
 
 
 def nki(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCall | None:
@@ -53,14 +72,28 @@ def nki(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCa
     aliases = {int(result): int(position) for position, result in kwargs["operand_output_aliases"].items()}
     if len(aliases) < len(kwargs["operand_output_aliases"]):
         raise CompileError(f"two operands share one result in {kwargs['operand_output_aliases']}")
-    settings = {name: value for name, value in kwargs.items() if name not in ("args", "operand_output_aliases")}
-    return KernelCall(tuple(kwargs["args"]), aliases, settings, bool(kwargs["backend_config"]) or bool(aliases))
+    return KernelCall(
+        tuple(kwargs["args"]),
+        aliases,
+        kwargs["backend_config"],
+        int(kwargs["kernel_idx"]),
+        tuple(map(int, kwargs.get("grid") or ())),
+        tuple(map(str, kwargs.get("arg_names") or ())),
+        int(kwargs.get("constant_args_key", -1)),
+        kwargs.get("has_collectives"),
+        settings={name: value for name, value in kwargs.items() if name not in _READ},
+        configured=bool(kwargs["backend_config"]) or bool(aliases),
+    )
 
 
-def nki_values(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCall | None:
-    """The same in an out-of-place graph, where a call is a function of values."""
-    call = nki(target, args, kwargs)
-    return replace(call, pure=True) if call is not None else None
+def on_values(reader: KernelReader) -> KernelReader:
+    """Reads the same calls in an out-of-place graph, where each is a function of values."""
+
+    def read(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCall | None:
+        call = reader(target, args, kwargs)
+        return replace(call, pure=True) if call is not None else None
+
+    return read
 
 
 READERS: tuple[KernelReader, ...] = (nki,)
@@ -76,71 +109,52 @@ def read_kernel(
 def expand_kernel(
     expander: Expander, target: Any, call: KernelCall, args: Any, kwargs: Any
 ) -> tuple[Expansion, list[Handle]]:
-    """One call on handles that reads every tensor and writes those that a result is the new value of."""
+    """One call on handles that reads every tensor and writes those that a result is the new value of.
+
+    A kernel that has not been compiled may do anything to the tensors it is given.
+    """
     name = target.name()
-    if not call.configured:
-        raise UnsupportedError(
-            f"kernel {name} has no configuration yet, so what it writes is unknown",
-            hint="run the kernel configuration pass first, with a kernel compiler",
-        )
-    operands = list(_handles(call.args))
+    operands = list(tensors_of(call.args))
     outs, out = expander.results_of(target, args, kwargs)
     numbers = _operand_numbers(call.args)
     owner = {result: _owner(name, numbers, result, position) for result, position in call.aliases.items()}
+    if max(owner, default=-1) >= len(outs):
+        raise CompileError(f"the alias table of kernel {name} names result {max(owner)} of {len(outs)}")
+    if len(set(owner.values())) < len(owner):
+        raise CompileError(f"two results of kernel {name} are the new value of one operand")
     made: list[Made] = []
-    entries: list[ResultAlias] = []
-    outputs: list[ValueOutput] = []
     for number, tensor in enumerate(outs):
-        operand = owner.pop(number, None)
+        given = operands[owner[number]].form if number in owner else None
         shape = tuple(tensor.shape)
-        if operand is None:
-            form = expander.forms.get(tensor.dtype, shape, row_major(shape), 0, "")
-            made.append(Made(form, -1, tensor.numel() * ELEMENTS[element_of(tensor.dtype)][1]))
-            entries.append(ResultAlias("fresh"))
-            outputs.append(ValueOutput("result", number))
-            continue
-        form = operands[operand].form
-        if call.pure:
-            form = expander.forms.get(form.dtype, form.sizes, row_major(form.sizes), 0, "")
-        if (form.dtype, form.sizes) != (tensor.dtype, shape):
+        if given is not None and (given.dtype, given.sizes) != (tensor.dtype, shape):
             raise CompileError(
                 f"result {number} of kernel {name} is {tensor.dtype} {list(shape)}, but the operand it is the new value "
-                f"of is {form.dtype} {list(form.sizes)}"
+                f"of is {given.dtype} {list(given.sizes)}"
             )
-        if call.pure:
-            made.append(Made(form, -1, tensor.numel() * tensor.element_size()))
-            entries.append(ResultAlias("fresh"))
-            continue
-        made.append(Made(form, operand, 0))
-        entries.append(ResultAlias("same", operand))
-        outputs.append(ValueOutput("write", operand))
-    if owner:
-        raise CompileError(f"the alias table of kernel {name} names result {min(owner)} of {len(outs)}")
-    written = sorted(o.index for o in outputs if o.kind == "write")
-    if len(set(written)) < len(written):
-        raise CompileError(f"two results of kernel {name} are the new value of one operand")
-    overload = f"higher_order.{name}"
-    properties: dict[str, Attribute] = {
-        "target": StringAttr(overload),
-        "arguments": ArrayAttr([]),
-        "keywords": DictionaryAttr(_keywords(call)),
-        "effects": effects(range(len(operands)), written),
-        "aliases": results(entries),
-    }
-    if written:
-        properties["value"] = ValueForm(ValueFormData(overload, tuple(outputs)))
-    step = Step(properties, tuple(range(len(operands))), tuple(m.form.type for m in made), tuple(made), tuple(written))
+        if given is not None and not call.pure:
+            made.append(Made(given, owner[number], 0))
+        else:
+            fresh = expander.forms.get(tensor.dtype, shape, row_major(shape), 0, "")
+            made.append(Made(fresh, -1, tensor.numel() * tensor.element_size()))
+    count, overload = len(operands), f"higher_order.{name}"
+    stored = () if call.pure else tuple((operand, result) for result, operand in owner.items())
+    properties = _properties(overload, call) | memory_of_kernel(overload, count, len(outs), stored)
+    written = tuple(sorted(operand for operand, _ in stored))
+    if not call.configured:
+        properties |= {"effects": Effects(None), "aliases": results([ResultAlias("may")] * len(outs))}
+        written = tuple(range(count))
+    step = Step(properties, tuple(range(count)), tuple(m.form.type for m in made), tuple(made), written, CallOp)
     tree = pytree.tree_structure(out)
-    slots = [Slot(len(operands) + n) for n in range(len(outs))]
-    return Expansion((step,), pytree.tree_unflatten(slots, tree), ()), operands
+    return Expansion((step,), pytree.tree_unflatten([Slot(count + n) for n in range(len(outs))], tree), ()), operands
 
 
-def _handles(value: Any) -> Iterator[Handle]:
+def tensors_of(value: Any) -> Iterator[Handle]:
+    """The tensors among a kernel's arguments, in the order of its operands."""
     if isinstance(value, Handle):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _handles(item)
+            yield from tensors_of(item)
 
 
 def _operand_numbers(args: Sequence[Any]) -> dict[int, int]:
@@ -150,7 +164,7 @@ def _operand_numbers(args: Sequence[Any]) -> dict[int, int]:
     for position, value in enumerate(args):
         if isinstance(value, Handle):
             numbers[position] = count
-        count += sum(1 for _ in _handles(value))
+        count += sum(1 for _ in tensors_of(value))
     return numbers
 
 
@@ -163,8 +177,8 @@ def _owner(name: str, numbers: dict[int, int], result: int, position: int) -> in
     return numbers[position]
 
 
-def _keywords(call: KernelCall) -> dict[str, Attribute]:
-    """The call's arguments in the IR, keyword by keyword; what has no form there is named by its type."""
+def _properties(target: str, call: KernelCall) -> dict[str, Attribute]:
+    """The call in the IR; an argument that has no form there is named by its type."""
     count = 0
 
     def form(value: Any) -> Attribute:
@@ -179,14 +193,23 @@ def _keywords(call: KernelCall) -> dict[str, Attribute]:
         except UnsupportedError:
             return Constant(f"object:{type(value).__qualname__}")
 
-    operands = form(call.args)
-    pairs = [[result, position] for result, position in sorted(call.aliases.items())]
-    return {"args": operands, "result_positions": attribute(pairs), **{n: form(v) for n, v in call.settings.items()}}
+    properties: dict[str, Attribute] = {
+        "target": StringAttr(target),
+        "arguments": form(call.args),
+        "kernel_idx": integer(call.kernel_idx),
+        "grid": Numbers(call.grid),
+        "backend_config": StringAttr(call.backend_config),
+        "operand_output_aliases": Stored(tuple(sorted((position, result) for result, position in call.aliases.items()))),
+        "constant_args_key": integer(call.constant_args_key),
+    }
+    if call.arg_names:
+        properties["arg_names"] = ArrayAttr([StringAttr(n) for n in call.arg_names])
+    if call.settings:
+        properties["keywords"] = DictionaryAttr({n: form(v) for n, v in call.settings.items()})
+    talks = call.has_collectives
+    if has_collectives(call.backend_config) if talks is None else talks:
+        properties["has_collectives"] = UnitAttr()
+    return properties
 
 
-def is_kernel(target: str) -> bool:
-    """Whether a call of the IR is a kernel's."""
-    return target.startswith("higher_order.")
-
-
-__all__ = ["READERS", "KernelCall", "KernelReader", "expand_kernel", "is_kernel", "nki", "nki_values", "read_kernel"]
+__all__ = ["READERS", "KernelCall", "KernelReader", "expand_kernel", "nki", "on_values", "read_kernel", "tensors_of"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._decomp import decomposition_table
@@ -17,6 +17,11 @@ from torch._ops import OpOverload
 
 import compiler.random_bits  # registers the operator  # noqa: F401
 from compiler.errors import UnsupportedError
+from compiler.frontend.schemas import facts
+from compiler.torch_types import overload
+
+if TYPE_CHECKING:
+    from compiler.frontend.importer import Importer
 
 _DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 """Random bits of a uniform number: as many as the type's significand has."""
@@ -24,7 +29,7 @@ _DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat
 Draw = Callable[[Sequence[int]], torch.Tensor]
 """64 random bits, as i64, for each element of a tensor of this size."""
 
-Rule = Callable[..., torch.Tensor]
+Rule = Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
 """A random operator in terms of others: takes a Draw, then the operator's own arguments."""
 
 
@@ -36,6 +41,10 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
     def draw(size: Sequence[int]) -> torch.Tensor:
         return torch.ops.fx2hlo.random_bits.default(stream, list(size))
 
+    out = op._schema.is_mutable and facts(op).twin is not None and any(a.is_out for a in op._schema.arguments)
+    if out:
+        pure = overload(facts(op).twin.target)
+        return lambda *args, out, **kwargs: out.copy_(pure(*args, **kwargs))
     rule = _RULES.get(op)
     if rule is not None:
         return lambda *args, generator=None, **kwargs: rule(draw, *args, **kwargs)
@@ -48,9 +57,24 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
     return found
 
 
+def import_saved_draw(importer: Importer, op: OpOverload, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """The stream's state before a draw, and the draw: a backward part that computes activations again replays it."""
+    return importer.call(_saved, (importer.expander.stream,)), importer.call(op, args, **kwargs)
+
+
+def import_replayed_draw(importer: Importer, state: Any, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """A draw that starts at a saved state, and leaves the program's own stream alone."""
+    with importer.expander.drawing_from(importer.call(_saved, (state,))):
+        return importer.call(op, args, **kwargs)
+
+
+def _saved(state: torch.Tensor) -> torch.Tensor:
+    return state.clone()
+
+
 def untagged(op: OpOverload) -> bool:
-    """Whether an operator always draws, although its tags do not say so."""
-    return op.overloadpacket is torch.ops.aten.random_
+    """Whether an operator draws although its tags do not say so, or is made of others even where it does not draw."""
+    return op.overloadpacket in (_ATEN.random_, _ATEN.rrelu_with_noise, _ATEN.rrelu_with_noise_, _ATEN.native_dropout)
 
 
 def _uniform(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -82,7 +106,13 @@ def _integers(draw: Draw, size: Sequence[int], low: int, high: int) -> torch.Ten
 
 
 def uniform_(draw: Draw, self: torch.Tensor, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
-    return self.copy_(_uniform(draw, self.shape, self.dtype) * (high - low) + low)
+    """Types of 16 bits take an f32 that lies half a step of the interval's end lower, so that none rounds up to `high`."""
+    if self.dtype not in (torch.float16, torch.bfloat16):
+        return self.copy_(_uniform(draw, self.shape, self.dtype) * (high - low) + low)
+    largest = max(abs(low), abs(high))
+    step = 2.0 ** (math.ceil(math.log2(largest)) - _DIGITS[self.dtype]) if largest else 0.0
+    fine = _uniform(draw, self.shape, torch.float32) * (high - low) + low
+    return self.copy_((fine - step / 2).clamp_min(low))
 
 
 def normal_(draw: Draw, self: torch.Tensor, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
@@ -109,12 +139,27 @@ def random_from_(draw: Draw, self: torch.Tensor, low: int, to: int | None) -> to
 
 
 def bernoulli_(draw: Draw, self: torch.Tensor, p: float | torch.Tensor = 0.5) -> torch.Tensor:
-    dtype = p.dtype if isinstance(p, torch.Tensor) and p.dtype in _DIGITS else torch.float32
+    dtype = torch.float64 if isinstance(p, torch.Tensor) and p.dtype is torch.float64 else torch.float32
     return self.copy_(_uniform(draw, self.shape, dtype) < p)
 
 
 def bernoulli_p(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
     return bernoulli_(draw, torch.empty_like(self), p)
+
+
+def native_dropout(draw: Draw, self: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The result and what was kept of it; without training a copy."""
+    kept = torch.ones_like(self, dtype=torch.bool)
+    if train is False or not self.numel():
+        return (self.clone() if self.numel() else self), kept
+    bernoulli_(draw, kept, 1 - p)
+    return self * kept * (1 / (1 - p) if p < 1 else 0.0), kept
+
+
+def geometric_(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
+    """How many trials it takes: by inversion."""
+    dtype = torch.float32 if self.dtype in (torch.float32, torch.float16, torch.bfloat16) else torch.float64
+    return self.copy_(torch.floor(torch.log1p(-_uniform(draw, self.shape, dtype)) / math.log1p(-p)) + 1)
 
 
 def randperm(draw: Draw, n: int, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
@@ -137,10 +182,16 @@ def multinomial(draw: Draw, self: torch.Tensor, num_samples: int, replacement: b
 def rrelu_with_noise(
     draw: Draw, self: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
 ) -> torch.Tensor:
-    """Where an element is not positive it is scaled by a uniform number, which `noise` keeps."""
+    """Where an element is not positive it is scaled by a uniform number, which `noise` keeps; by their mean in evaluation."""
+    if not training:
+        return torch.ops.aten.leaky_relu.default(self, (lower + upper) / 2)
     slopes = _uniform(draw, self.shape, self.dtype) * (upper - lower) + lower
     noise.copy_(torch.where(self <= 0, slopes, torch.ones_like(self)))
     return self * noise
+
+
+def rrelu_with_noise_(draw: Draw, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    return self.copy_(rrelu_with_noise(draw, self, *args, **kwargs))
 
 
 _ATEN = torch.ops.aten
@@ -153,8 +204,11 @@ _RULES: dict[OpOverload, Rule] = {
     _ATEN.bernoulli_.float: bernoulli_,
     _ATEN.bernoulli_.Tensor: bernoulli_,
     _ATEN.bernoulli.p: bernoulli_p,
+    _ATEN.native_dropout.default: native_dropout,
+    _ATEN.geometric_.default: geometric_,
     _ATEN.randperm.default: randperm,
     _ATEN.multinomial.default: multinomial,
     _ATEN.rrelu_with_noise.default: rrelu_with_noise,
+    _ATEN.rrelu_with_noise_.default: rrelu_with_noise_,
 }
 """Overloads that PyTorch does not express by other random ones."""

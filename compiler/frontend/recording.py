@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAttr, UnitAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from compiler.errors import UnsupportedError
 from compiler.frontend import random
+from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
+from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
     Facts,
     Parameter,
@@ -29,12 +31,14 @@ from compiler.frontend.schemas import (
     expands,
     facts,
     metadata_twin,
+    out_twin,
     overload_name,
     writes_now,
 )
 from compiler.frontend.subscripts import NodeSubscripts
 from dialects.alias import ResultAlias, effects, results
-from dialects.fx import Operand, ValueForm, ValueFormData, ValueOutput
+from dialects.calls import ValueForm, ValueFormData, ValueOutput
+from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
 from dialects.types import DYNAMIC, row_major
 
 
@@ -56,14 +60,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation to emit; `written` holds the slots it writes."""
+    """One operation to emit, of type `op`; `written` holds the slots it writes."""
 
     properties: dict[str, Attribute]
     operands: tuple[int, ...]
     types: tuple[Attribute, ...]
     made: tuple[Made, ...]
     written: tuple[int, ...] = ()
-    kind: Literal["call", "constant", "symbol"] = "call"
+    op: type[Operation] = CallOp
 
 
 @dataclass(frozen=True)
@@ -143,13 +147,21 @@ class Recorder(TorchDispatchMode):
         if composite(func):  # called from inside another operator, where they are not taken apart by themselves
             with self:
                 return func.decompose(*args, **kwargs)
+        fused = FUSED.get(func)
+        if fused is not None:
+            with self:
+                return fused(*args, **kwargs)
+        stored = stored_collective(func)
+        if stored is not None:
+            with self:
+                return kwargs["out"].copy_(stored(*args))
         known = facts(func)
         if self.stream is not None and _draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))
             with self:
                 return run(*args, **kwargs)
         if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
-            known = _without_writes(known)
+            known = _without_writes(func, known)
         for tensor in _tensors((args, list(kwargs.values()))):
             self._ensure(tensor)
         result = func(*args, **kwargs)
@@ -182,7 +194,7 @@ class Recorder(TorchDispatchMode):
             data = constant_data(tensor)
         form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
         self._new_slot(tensor, form, memory)
-        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), kind="constant"))
+        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), op=ConstantOp))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = _tensors(result)
@@ -229,7 +241,7 @@ class Recorder(TorchDispatchMode):
         """The slot of a number known only at run time."""
         properties: dict[str, Attribute] = {"expression": StringAttr(str(value.node.expr))}
         form = self.forms.get(torch.int64, (), (), 0, "")  # a number has no geometry; its slot is never viewed
-        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), kind="symbol"))
+        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), op=SymbolOp))
         return self._new_slot(None, form, _Memory(0, 0))
 
     def _is_changed(self, tensor: torch.Tensor) -> bool:
@@ -361,7 +373,18 @@ class Recorder(TorchDispatchMode):
         outs = [call.of_parameter.get(p.name, [-1])[0] for p in known.parameters if p.out]
         if twin is None or len(outs) != len(known.parameters) - sum(not p.out for p in known.parameters) or -1 in outs:
             raise UnsupportedError(f"{name} changes the size of a tensor", hint="allocate it at its final size")
+        resized: list[int] = []
         for operand in outs:
+            tensor, form = call.tensors[operand], self._form[call.operands[operand]]
+            if tensor is None or not any(tensor is other for other in changed):
+                continue
+            if tuple(tensor.shape) == form.sizes:
+                # Fake kernels give an out= of the right size strides of their own, eager kernels leave it as it is.
+                base = self._memory_of[call.operands[operand]].base // form.dtype.itemsize
+                tensor.as_strided_(form.sizes, form.strides, form.offset + base)
+            else:
+                resized.append(operand)
+        for operand in resized:
             slot = call.operands[operand]
             if self._argument[slot]:
                 raise UnsupportedError(
@@ -380,15 +403,22 @@ class Recorder(TorchDispatchMode):
             [call.operands[i] for i in kept],
         )
         step.reads = [renumbered[i] for i in call.reads]
+        copied: list[tuple[torch.Tensor, torch.Tensor]] = []
         for operand in outs:
             tensor = call.tensors[operand]
             assert tensor is not None
+            if operand not in resized:  # it has the right size, and takes over what the call makes
+                copied.append((tensor, tensor.new_empty(tensor.shape)))
+                tensor = copied[-1][1]
             size = number(tensor.untyped_storage().nbytes())
             memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, size)
             form = self.forms.of(tensor, 0)
             made.append(Made(form, -1, size))
             self._new_slot(tensor, form, memory)
         self._emit(twin.target, step, made, [ResultAlias("fresh")] * len(made), None)
+        with self:
+            for tensor, fresh in copied:
+                tensor.copy_(fresh)
 
     # -- emitting --------------------------------------------------------------------------------
 
@@ -415,7 +445,8 @@ class Recorder(TorchDispatchMode):
             properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
         types = tuple(m.form.type for m in made)
-        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written))
+        op, properties = collective(name, properties) or (CallOp, properties)
+        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written, op))
 
     def _structure(self, out: Any) -> Any:
         if isinstance(out, torch.Tensor):
@@ -486,9 +517,11 @@ def _arguments(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) ->
     return named
 
 
-def _without_writes(known: Facts) -> Facts:
-    """The facts of a silent writer in a call that writes nothing."""
-    return replace(known, parameters=tuple(replace(p, writes=p.out) for p in known.parameters), twin=None)
+def _without_writes(func: OpOverload, known: Facts) -> Facts:
+    """The facts of a silent writer in a call that writes its out= operands at most."""
+    outs = [p for p in known.parameters if p.out]
+    parameters = tuple(replace(p, writes=p.out) for p in known.parameters)
+    return replace(known, parameters=parameters, twin=out_twin(func, outs) if outs else None)
 
 
 def _alias_sets(known: Facts, func: OpOverload, count: int) -> list[frozenset[str]]:

@@ -114,9 +114,9 @@ def bind(facts: Facts, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[
 
 
 def writes_now(facts: Facts, arguments: dict[str, Any]) -> bool:
-    """Whether a silent writer writes in this call: only in training does it update statistics."""
+    """Whether a silent writer writes in this call: only in training does it update statistics, if it is given any."""
     flags = [arguments[name] for name in _TRAINING if name in arguments]
-    return all(flags)
+    return all(flags) and any(arguments.get(p.name) is not None for p in facts.parameters if p.writes and not p.out)
 
 
 def draws_now(facts: Facts, arguments: dict[str, Any]) -> bool:
@@ -240,13 +240,15 @@ def _is_pure(op: OpOverload, results: int) -> bool:
 def _twin(op: OpOverload, parameters: Sequence[Parameter]) -> Twin | None:
     schema = op._schema
     written = [p for p in parameters if p.writes]
-    if schema.name in _BATCH_NORM_TWINS and not any(p.out for p in parameters) and len(written) == 2:
+    statistics, outs = ([p.name for p in written if p.out == out] for out in (False, True))
+    if schema.name in _BATCH_NORM_TWINS and len(statistics) == 2:
         target, own = _BATCH_NORM_TWINS[schema.name]
-        return Twin(target, (*(("result", i) for i in own), *(("write", p.name) for p in written)))
+        results = [("write", name) for name in outs] if outs else [("result", i) for i in own]
+        return Twin(target, (*results, *(("write", name) for name in statistics)), tuple(outs))
     if not written or any(str(schema.arguments[p.position].type) != "Tensor" for p in written):
         return None
     if all(p.out for p in written):
-        return _out_twin(op, written)
+        return out_twin(op, written)
     # An in-place op: one operand written, and nothing returned but that operand.
     if len(written) != 1 or any(r.alias_info is None for r in schema.returns):
         return None
@@ -256,7 +258,7 @@ def _twin(op: OpOverload, parameters: Sequence[Parameter]) -> Twin | None:
     return None
 
 
-def _out_twin(op: OpOverload, written: Sequence[Parameter]) -> Twin | None:
+def out_twin(op: OpOverload, written: Sequence[Parameter]) -> Twin | None:
     """The functional overload that computes what an `out=` overload stores."""
     namespace, name = op._schema.name.split("::")
     packet = getattr(getattr(torch.ops, namespace), name)

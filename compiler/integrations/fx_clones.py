@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import BuiltinFunctionType, MappingProxyType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, Literal
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.ir import Operation, SSAValue
 
 from compiler.analysis.clone_plan import Objective, plan_clones
+from compiler.analysis.copies import COPIES
 from compiler.analysis.interference import Copy
 from compiler.analysis.layout import same_strides
 from compiler.errors import CompileError
 from compiler.frontend.forms import Handle
+from compiler.frontend.schemas import facts
 from compiler.frontend.sources import node_source
-from compiler.integrations.fx_import import METADATA, Imported, import_host_graph
+from compiler.integrations.fx_import import METADATA, Imported, import_host_graph, parameter_operands
 from compiler.remarks import Remark, Site, render
 from compiler.transforms.eliminate_clones import apply_plan
 from compiler.transforms.hoist_reads import plan_with_hoisting
-from dialects.fx import CallOp
+from dialects.alias import effects
+from dialects.calls import HandleCall
+from dialects.fx import ConstantOp
 from dialects.types import geometry
 
 Edit = tuple[tuple[fx.Node, fx.Node], ...]
+
+NOTHING: Mapping[OpOverload, Sequence[str]] = MappingProxyType({})
 
 CLONES: tuple[Any, ...] = (torch.ops.aten.clone.default, torch.ops.aten.clone, torch.clone, "clone")
 """Targets of nodes that are copies whatever their operand is."""
@@ -59,6 +66,7 @@ def eliminate_clones(
     donated: Iterable[int | str | fx.Node] = (),
     objective: Objective = "bytes",
     hoist_reads: bool = False,
+    overwrites: Mapping[OpOverload, Sequence[str]] = NOTHING,
 ) -> CloneReport:
     """Remove from a graph the copies that nothing can tell from their source.
 
@@ -68,6 +76,8 @@ def eliminate_clones(
         donated: placeholders, by position, name or node, whose memory the caller gives up.
         objective: save most bytes, or remove most copies.
         hoist_reads: move nodes that only read above a write where that frees a copy.
+        overwrites: per operator the parameters of which it writes every element without looking at one; a schema says
+            only that they are written.
     """
     graph = gm_or_graph.graph if isinstance(gm_or_graph, fx.GraphModule) else gm_or_graph
     names = _names(graph, donated)
@@ -76,7 +86,9 @@ def eliminate_clones(
     except CompileError as error:
         return CloneReport((), tuple(_unjudged(node, error) for node in graph.nodes if node.target in CLONES), 0)
 
-    def objection(op: CallOp, source: SSAValue, result: SSAValue) -> str:
+    _declare(imported, overwrites)
+
+    def objection(op: HandleCall, source: SSAValue, result: SSAValue) -> str:
         return _objection(op, source, result, imported)
 
     if hoist_reads:
@@ -102,6 +114,21 @@ def eliminate_clones(
     return CloneReport(tuple(editor.removed), mine, outcome.bytes_saved)
 
 
+def _declare(imported: Imported, overwrites: Mapping[OpOverload, Sequence[str]]) -> None:
+    """Take the reads of operands that are overwritten from the effects of these operators."""
+    declared = {facts(operator).name: (facts(operator), names) for operator, names in overwrites.items()}
+    for form, names in declared.values():
+        unknown = [name for name in names if name not in form.by_name or not form.by_name[name].writes]
+        if unknown:
+            raise CompileError(f"{form.name} does not write {unknown[0]!r}", hint="name parameters that its schema marks as written")
+    for op in imported.node_of if declared else ():
+        if isinstance(op, HandleCall) and op.target.data in declared:
+            form, names = declared[op.target.data]
+            operands = parameter_operands(op, form)
+            unread = {operands[name] for name in names if name in operands}
+            op.properties["effects"] = effects(set(op.effects.reads() or ()) - unread, op.effects.writes() or ())
+
+
 def _names(graph: fx.Graph, donated: Iterable[int | str | fx.Node]) -> list[str]:
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     return [placeholders[d].name if isinstance(d, int) else d if isinstance(d, str) else d.name for d in donated]
@@ -111,18 +138,31 @@ def _unjudged(node: fx.Node, error: CompileError) -> Remark:
     return Remark(Site(str(node.target), node.name, str(node_source(node) or "")), 0, error.message)
 
 
+def _input(node: fx.Node, value: SSAValue, imported: Imported) -> fx.Node | None:
+    """The input of a node that evaluates to a handle."""
+    for source in node.all_input_nodes:
+        handle = imported.env[source]
+        if isinstance(handle, Handle) and handle.value is value:
+            return source
+    return None
+
+
 def _node_is(op: Operation, imported: Imported) -> bool:
     """Whether the op is all of its node."""
     node = imported.node_of.get(op)
     return node is not None and imported.ops_of[node] == [op]
 
 
-def _objection(op: CallOp, source: SSAValue, result: SSAValue, imported: Imported) -> str:
+def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imported) -> str:
     """Why a copy cannot be taken out of the graph, or ""."""
     maker = result.owner
     for part in (op, maker):
         if not isinstance(part, Operation) or not _node_is(part, imported):
             return "it is a part of what its node does"
+        if not isinstance(imported.env[imported.node_of[part]], Handle):
+            return "it is not all that its node returns"
+    if any(_input(imported.node_of[op], value, imported) is None for value in op.args):
+        return "what it copies is no operand of its node"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
         return ""
     user = _chooses_by_strides(imported.node_of[op], imported)
@@ -137,13 +177,31 @@ def _chooses_by_strides(node: fx.Node, imported: Imported) -> fx.Node | None:
         for user in pending.pop().users:
             if user.op == "output":
                 continue
-            overload = user.op == "call_function" and isinstance(user.target, OpOverload)
-            if not overload or len(imported.ops_of.get(user, ())) != 1:
+            if not _is_what_it_says(user, imported):
                 return user
             if user not in seen and _root(imported.env[user]) is root:
                 seen.add(user)
                 pending.append(user)
     return None
+
+
+def _is_what_it_says(node: fx.Node, imported: Imported) -> bool:
+    """Whether a node is the operator that it names, or what PyTorch's own is made of, and no code of others chooses.
+
+    PyTorch's own chooses between views and copies only: a part of it that is a copy may be no copy on other strides.
+    """
+    made = [op for op in imported.ops_of.get(node, ()) if not isinstance(op, ConstantOp)]
+    ops = [op for op in made if isinstance(op, HandleCall)]
+    if not ops or len(ops) < len(made):
+        return False
+    target: Any = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    if isinstance(target, OpOverload | OpOverloadPacket) and node.op == "call_function":
+        name = target._schema.name if isinstance(target, OpOverload) else target._qualified_op_name
+        if not name.startswith("aten::"):
+            return len(ops) == 1 and ops[0].target.data.split(".")[:2] == name.split("::")
+    elif not isinstance(target, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
+        return False
+    return all(op.target.data.startswith("aten.") for op in ops) and (len(ops) == 1 or not any(op.target.data in COPIES for op in ops))
 
 
 def _root(value: Any) -> Any:
@@ -163,10 +221,19 @@ class _Editor:
     def edit(self, copy: Copy) -> Edit:
         """The nodes that go with a copy, in order, each with what takes its place."""
         node = self.imported.node_of[copy.op]
-        if copy.result.owner is copy.op:
-            return ((node, node.all_input_nodes[0]),)
-        target, source = node.all_input_nodes[:2]
-        return (node, source), (target, source)
+        target, source = _input(node, copy.result, self.imported), _input(node, copy.source, self.imported)
+        assert source is not None, "a copy whose source is no input of its node stays"
+        if copy.bytes == 0:
+            source = self._alias(node, source)
+        return ((node, source),) if target is None else ((node, source), (target, source))
+
+    def _alias(self, node: fx.Node, source: fx.Node) -> fx.Node:
+        """A view of all of the source, in front of the copy that it takes the place of: an object of its own."""
+        with self.graph.inserting_before(node):
+            alias = self.graph.call_function(torch.ops.aten.alias.default, (source,))
+        alias.meta = dict(node.meta)
+        self.imported.env[alias] = self.imported.env[node]
+        return alias
 
     def remove(self, edit: Edit) -> None:
         for node, replacement in edit:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
@@ -21,12 +22,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from compiler.analysis.alias import argument_attributes, main_function
+from compiler.analysis.conflicts import ANY_LAYOUT
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
+from compiler.frontend.schemas import Facts, bind, facts, overload_name
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
+from dialects.calls import HandleCall
 from dialects.fx import CallOp, Operand
 
 METADATA = ("val", "example_value")
@@ -58,6 +62,9 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
     importer = _HostImporter(captured_graph(module, graph, example_inputs))
     program = importer.program()
     function = main_function(program.module)
+    for op, node in importer.node_of.items():
+        if isinstance(op, HandleCall) and _takes_any_layout(op, node):
+            op.attributes[ANY_LAYOUT] = UnitAttr()
     names = set(donated)
     given_up: list[DictionaryAttr] = []
     for attributes in argument_attributes(function):
@@ -67,6 +74,21 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
         given_up.append(DictionaryAttr(attributes))
     function.arg_attrs = ArrayAttr(given_up)
     return Imported(function, importer.node_of, importer.ops_of, importer.env)
+
+
+def _takes_any_layout(op: HandleCall, node: fx.Node) -> bool:
+    """Whether the node is a call of an operator that is tagged as one that takes operands with other strides."""
+    called: Any = node.target
+    if isinstance(called, OpOverloadPacket):
+        called = getattr(called, op.target.data.rsplit(".", 1)[-1], None)
+    return isinstance(called, OpOverload) and overload_name(called) == op.target.data and torch.Tag.flexible_layout in called.tags
+
+
+def parameter_operands(op: HandleCall, form: Facts) -> dict[str, int]:
+    """Operand number of each parameter that is a single tensor of this call."""
+    positional = [p.name for p in form.parameters if not p.keyword_only]
+    named = [*zip(positional, op.arguments.data, strict=False), *(op.keywords.data.items() if op.keywords is not None else ())]
+    return {name: value.data for name, value in named if isinstance(value, Operand)}
 
 
 def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
@@ -142,9 +164,14 @@ class _HostImporter(Importer):
             self.node_of.update((op, node) for op in self.ops[first:])
         return value
 
+    def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+        if target.name() == "control_deps" and isinstance(args[1], fx.GraphModule) and not kwargs:
+            return self.run(args[1], args[2:])  # what it waits for, it does not look at
+        return super()._higher_order(target, args, kwargs)
+
     def _written_since(self, first: int) -> bool:
         """Whether a node that failed half-way had already changed which handle an operand is."""
-        return any(isinstance(op, CallOp) and op.effects.writes() != () for op in self.ops[first:])
+        return any(isinstance(op, HandleCall) and op.effects.writes() != () for op in self.ops[first:])
 
     def _opaque(self, node: fx.Node, env: dict[fx.Node, Any], error: Exception) -> Any:
         """One call for a node whose inside is not known."""
@@ -153,7 +180,7 @@ class _HostImporter(Importer):
         handles = [h for h in pytree.tree_leaves((args, kwargs), is_leaf=_is_handle) if _is_handle(h)]
         handles = list({id(h): h for h in handles}.values())
         try:
-            value = metadata(node)
+            value = metadata(node) if node.users else None
         except CompileError:
             raise error from None
         tensors, tree = pytree.tree_flatten(value)
@@ -207,7 +234,7 @@ def _name(node: fx.Node) -> str:
 def _declared(
     node: fx.Node, args: Any, kwargs: dict[str, Any], handles: list[Handle]
 ) -> tuple[Effects, Callable[[int], ResultAlias]]:
-    """Effects and result aliases that a higher-order operator declares in its arguments; else unknown."""
+    """Effects and result aliases that an operator declares: in its schema, or a higher-order one in its arguments; else unknown."""
     number = {id(handle): i for i, handle in enumerate(handles)}
 
     def numbers(values: Iterable[Any]) -> list[int]:
@@ -226,14 +253,48 @@ def _declared(
                 ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
             )
     if name in ("auto_functionalized", "auto_functionalized_v2") and args and isinstance(args[0], OpOverload):
-        # In place again before it runs: a writer of the operands it names, whose results may be these operands.
-        bases = kwargs.get("_all_bases", ())
-        written_names = [a.name for a in args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-        mutated = numbers([*bases, *(kwargs[n] for n in written_names if n in kwargs)])
-        return effects(every, mutated), lambda i: ResultAlias("may")
+        return _functionalized(args[0], kwargs, numbers, len(handles))
+    if name == "triton_kernel_wrapper_mutation" and isinstance(kwargs.get("kwargs"), dict):
+        named = kwargs["kwargs"]
+        return effects(every, numbers(named[n] for n in _written_by_kernel(node))), lambda i: ResultAlias("may")
     if name == "triton_kernel_wrapper_functional":
         return effects(every, ()), lambda i: ResultAlias("fresh")
+    if isinstance(target, OpOverload) and not (facts(target).silent or facts(target).metadata):
+        written = [value for parameter, value in bind(facts(target), args, kwargs) if parameter.writes]
+        return effects(every, numbers(written)), lambda i: ResultAlias("may")
     return Effects(None), lambda i: ResultAlias("may")
 
 
-__all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata"]
+def _functionalized(
+    op: OpOverload, kwargs: dict[str, Any], numbers: Callable[[Iterable[Any]], list[int]], count: int
+) -> tuple[Effects, Callable[[int], ResultAlias]]:
+    """What an auto-functionalised call declares. It writes in place again before it runs: a writer of the operands it names,
+    whose last results are these operands or copies of them."""
+    names = [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    written = kwargs["_all_bases"] if "_all_bases" in kwargs else [kwargs.get(name) for name in names]
+    first = max(1, len(op._schema.returns))
+
+    def alias(position: int) -> ResultAlias:
+        if position < first:
+            return ResultAlias("fresh")
+        operand = numbers(written[position - first : position - first + 1])
+        return ResultAlias("may", operand[0]) if len(operand) == 1 else ResultAlias("may")
+
+    lists = any(isinstance(value, (list, tuple)) for value in written) or any(str(r.type) != "Tensor" for r in op._schema.returns)
+    return effects(range(count), numbers(written)), (lambda i: ResultAlias("may")) if lists else alias
+
+
+def _written_by_kernel(node: fx.Node) -> list[str]:
+    """Names of the arguments that a Triton kernel writes, as far as PyTorch finds out; else all."""
+    kernel: Any = node.kwargs
+    named = kernel["kwargs"]
+    known = {name: metadata(value) if isinstance(value, fx.Node) else value for name, value in named.items()}
+    try:
+        return get_mutated_tensors(
+            kernel["kernel_idx"], kernel["constant_args_idx"], known, kernel.get("tma_descriptor_metadata", {})
+        )
+    except Exception:  # no Triton, no such kernel, or a kernel that its analysis does not understand
+        return list(named)
+
+
+__all__ = ["Imported", "METADATA", "captured_graph", "import_host_graph", "metadata", "parameter_operands"]

@@ -15,12 +15,13 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 
 from compiler.errors import CompileError
 from compiler.frontend.schemas import Facts, facts
+from compiler.integrations.fx_import import parameter_operands
 from dialects.alias import ResultAlias, Results, effects
-from dialects.fx import CallOp, Operand, ValueOutput
+from dialects.calls import HandleCall, ValueOutput
 from dialects.vllm_ir import NATIVE, Activations, Implementation, ImplementationData, ImplementedCallOp
 
 
-def always(call: CallOp) -> bool:
+def always(call: HandleCall) -> bool:
     return True
 
 
@@ -38,7 +39,7 @@ class Provider:
     name: str
     op: OpOverload
     gives: tuple[str | int, ...] = ()
-    supports: Callable[[CallOp], bool] = always
+    supports: Callable[[HandleCall], bool] = always
 
 
 @dataclass(frozen=True)
@@ -115,17 +116,17 @@ class ChooseLater(RewritePattern):
                 self.operators[facts(operator.maybe_inplace).name] = operator, True
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
         call = self.implemented(op)
         if call is not None:
             rewriter.replace(op, call)
 
-    def implemented(self, op: CallOp) -> ImplementedCallOp | None:
+    def implemented(self, op: HandleCall) -> ImplementedCallOp | None:
         """The call with its implementations, or None if it has just one."""
         operator, consumes = self.operators.get(op.target.data, (None, False))
         if operator is None:
             return None
-        operands = _operands(op, operator.facts)
+        operands = parameter_operands(op, operator.facts)
         choices = [_implementation(p, operands, len(op.args)) for p in operator.providers if p.supports(op)]
         properties: dict[str, Attribute] = {
             "target": StringAttr(operator.facts.name),
@@ -139,13 +140,6 @@ class ChooseLater(RewritePattern):
             properties["maybe_inplace"] = UnitAttr()
         kinds = [o.type for o in op.outs]
         return ImplementedCallOp.create(operands=op.args, result_types=kinds, properties=properties, location=op.location)
-
-
-def _operands(op: CallOp, form: Facts) -> dict[str, int]:
-    """Operand number of each parameter that is a single tensor of this call."""
-    positional = [p.name for p in form.parameters if not p.keyword_only]
-    named = [*zip(positional, op.arguments.data, strict=False), *(op.keywords.data.items() if op.keywords is not None else ())]
-    return {name: value.data for name, value in named if isinstance(value, Operand)}
 
 
 def _implementation(provider: Provider, operands: dict[str, int], count: int) -> Implementation:

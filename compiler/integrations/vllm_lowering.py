@@ -23,7 +23,7 @@ from compiler.integrations.vllm_ir import ChooseLater, InterchangeableOp, Provid
 from compiler.transforms.donate_activations import donate_activations
 from compiler.transforms.lower_implementations import Copy, select
 from dialects.alias import DONATED
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.vllm_ir import ImplementationData, ImplementedCallOp
 
 CLONE = torch.ops.aten.clone.default
@@ -75,7 +75,7 @@ def lower(
     for node in list(graph.nodes):
         each = natives.get(node.target) if node.op == "call_function" else None
         ops = imported.ops_of.get(node, ())
-        if each is None or len(ops) != 1 or not isinstance(ops[0], CallOp):
+        if each is None or len(ops) != 1 or not isinstance(ops[0], HandleCall):
             continue
         call = chooser.implemented(ops[0])
         selected = None if call is None else select(call, priority)

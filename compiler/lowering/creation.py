@@ -83,6 +83,18 @@ def linspace(b: Builder, call: Call) -> ir.Value:
     return _constant(b, numbers, element)
 
 
+@lowering("aten.logspace.default")
+def logspace(b: Builder, call: Call) -> ir.Value:
+    """Powers of the base; with integers the first and the last exponent are integers, and powers are cut off."""
+    start, end, base = call.args[0], call.args[1], call.arg(3, "base", 10.0)
+    element, shape = call.types[0]
+    whole = element[0] in "iu"
+    ends = (int(start), int(end)) if whole else (start, end)
+    step = (ends[1] - ends[0]) / (shape[0] - 1) if shape[0] > 1 else 0.0
+    numbers = np.power(float(base), ends[0] + step * np.arange(shape[0]))
+    return _constant(b, np.trunc(numbers) if whole else numbers, element)
+
+
 @lowering("aten.eye.default", "aten.eye.m")
 def eye(b: Builder, call: Call) -> ir.Value:
     element, shape = call.types[0]

@@ -267,9 +267,12 @@ def embedding(b: Builder, call: Call) -> ir.Value:
 def embedding_dense_backward(b: Builder, call: Call) -> Operand:
     grad, positions, _, padding, by_frequency = call.args[:5]
     kind, sizes = call.types[0]
-    if by_frequency:
-        raise UnsupportedError("embedding gradients scaled by frequency")
     updates = b.convert(grad, kind)
+    if by_frequency:
+        ones = b.splat(1, kind, b.shape(positions))
+        counts = put(b, b.splat(0, kind, sizes[:1]), {0: positions}, ones, 0, "add")
+        often = take(b, counts, {0: positions}, 0)
+        updates = hlo.divide(updates, hlo.broadcast_in_dim(updates.type, often, list(range(len(b.shape(often))))))
     if padding >= 0:
         keep = b.compare("NE", positions, b.splat(padding, b.element(positions), b.shape(positions)))
         grid = b.shape(updates)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,31 +15,30 @@ from compiler.lowering.registry import Call, lowering
 TARGET = "AwsNeuronCustomNativeKernel"
 
 
-@lowering("higher_order.nki_kernel_wrapper")
+@lowering("nki.value_call")
 def kernel(b: Builder, call: Call) -> Sequence[ir.Value]:
     """The tensor operands only; every aliased result is declared, so that the compiler need not copy the operand."""
     if b.target != "neuron":
         raise UnsupportedError("a hand-written Neuron kernel runs on Neuron only")
-    args, configuration = call.kwargs["args"], call.kwargs["backend_config"]
     numbers: dict[int, int] = {}
     operands: list[ir.Value] = []
-    for position, value in enumerate(args):
+    for position, value in enumerate(call.args):
         if isinstance(value, ir.Value):
             numbers[position] = len(operands)
         operands += _values(value)
     single = len(call.types) == 1
     aliases = [
         hlo.OutputOperandAlias.get([] if single else [result], numbers[position], [])
-        for result, position in call.kwargs["result_positions"]
+        for position, result in call.kwargs["operand_output_aliases"]
     ]
     op = hlo.CustomCallOp(
         [b.tensor(*kind) for kind in call.types],
         operands,
         TARGET,
-        backend_config=ir.StringAttr.get(configuration),
+        backend_config=ir.StringAttr.get(call.kwargs["backend_config"]),
         output_operand_aliases=ir.ArrayAttr.get(aliases),
     )
-    collectives = "1" if _has_collectives(configuration) else "0"
+    collectives = "1" if "has_collectives" in call.kwargs else "0"
     op.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({"has_collectives": ir.StringAttr.get(collectives)})
     return list(op.results)
 
@@ -53,12 +49,3 @@ def _values(value: Any) -> Iterator[ir.Value]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _values(item)
-
-
-def _has_collectives(configuration: str) -> bool:
-    """What the configuration, base64 of JSON, says itself."""
-    try:
-        found = json.loads(base64.b64decode(configuration, validate=True))
-    except (binascii.Error, ValueError):
-        return False
-    return isinstance(found, dict) and bool(found.get("has_collectives"))

@@ -24,9 +24,10 @@ from xdsl.dialects.builtin import (
     NoneType,
     StringAttr,
     TensorType,
+    UnitAttr,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Data, Operation, SSAValue
 from xdsl.traits import Pure
 
 from compiler.errors import CompileError, UnsupportedError
@@ -35,8 +36,9 @@ from compiler.lowering.builder import Builder, make_context
 from compiler.lowering.registry import RULES, THROUGH, Call, type_name
 from compiler.lowering.windows import Part
 from dialects.alias import Table, Window
+from dialects.calls import ValueCall
 from dialects.control import ValueCondOp, ValueWhileOp
-from dialects.fx import Constant, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
+from dialects.fx import Constant, ConstantOp, EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp
 from dialects.types import Geometry, element_name, row_major
 
 
@@ -75,11 +77,11 @@ class _Function:
         self.first_refused: Operation | None = None
         self.failed: set[SSAValue] = set()
         # Attributes are shared between ops and cost more to hash than to look up by identity; the IR keeps them alive.
-        self._arguments: dict[int, Any] = {}
+        self._arguments: dict[int, tuple[Attribute, Any]] = {}
         self._types: dict[int, type_name] = {}
         self._locations: dict[int, ir.Location] = {}
         self._handlers: dict[type[Operation], Callable[[Any], None]] = {
-            ValueCallOp: self._value_call,
+            ValueCall: self._value_call,
             ExtractOp: self._extract,
             InsertOp: self._insert,
             ReinterpretOp: self._reinterpret,
@@ -134,7 +136,7 @@ class _Function:
             self.failed.update(op.results)
             self._note_missing(op)
             return
-        handler = self._handlers.get(type(op))
+        handler = self._handlers.get(ValueCall if isinstance(op, ValueCall) else type(op))
         if handler is None:
             self._refuse(op, f"{_describe(op)}: no lowering")
             return
@@ -154,7 +156,7 @@ class _Function:
 
     def _note_missing(self, op: Operation) -> None:
         """An op behind one that failed is not lowered, but the report still says when it has no rule itself."""
-        if isinstance(op, ValueCallOp) and op.target.data not in RULES:
+        if isinstance(op, ValueCall) and op.rule not in RULES:
             self.unsupported.append(_describe(op))
 
     def _refuse(self, op: Operation, line: str) -> None:
@@ -162,8 +164,8 @@ class _Function:
         self.unsupported.append(line)
         self.failed.update(op.results)
 
-    def _value_call(self, op: ValueCallOp) -> None:
-        target = cast(StringAttr, op.properties["target"]).data
+    def _value_call(self, op: ValueCall) -> None:
+        target = op.rule
         rule = RULES.get(target)
         if rule is None:
             self._refuse(op, _describe(op))
@@ -176,9 +178,8 @@ class _Function:
             operands[0] = part
         else:
             operands = [self.value(operand) for operand in operands]
-        arguments = tuple(_fill(a, operands) for a in self._decode(op.properties["arguments"]))
-        keywords = op.properties.get("keywords")
-        named = {name: _fill(a, operands) for name, a in self._decode(keywords).items()} if keywords else {}
+        arguments = tuple(_fill(a, operands) for a in self._decode(op.arguments))
+        named = {name: _fill(self._decode(a), operands) for name, a in op.settings().items()}
         types = tuple(self.type(result.type) for result in op.results)
         writes = op.writes.writes() or () if op.writes is not None else ()
         found = rule(self.b, Call(target, arguments, named, types, writes))
@@ -303,8 +304,8 @@ class _Function:
     def _decode(self, attribute: Attribute) -> Any:
         found = self._arguments.get(id(attribute))
         if found is None:
-            found = self._arguments[id(attribute)] = decode(attribute)
-        return found
+            found = self._arguments[id(attribute)] = (attribute, decode(attribute))  # alive, so that its id stays its own
+        return found[1]
 
     def _location(self, op: Operation) -> ir.Location:
         attribute = op.location
@@ -347,7 +348,7 @@ def _written_back(value: SSAValue, part: Part) -> bool:
                 if user.result.type == part.origin.type:
                     return True
                 pending.append(user.result)
-            elif isinstance(user, ValueCallOp) and use.index == 0 and THROUGH.get(user.target.data) == "update":
+            elif isinstance(user, ValueCall) and use.index == 0 and THROUGH.get(user.rule) == "update":
                 pending.append(user.results[0])
     return False
 
@@ -399,6 +400,10 @@ def decode(attribute: Attribute) -> Any:
             return [decode(item) for item in attribute.data]
         case DictionaryAttr():
             return {name: decode(item) for name, item in attribute.data.items()}
+        case UnitAttr():
+            return True
+        case Data():
+            return attribute.data
     return element_name(attribute)
 
 
@@ -445,7 +450,7 @@ def _source(op: Operation) -> tuple[str, str]:
 
 
 def _name(op: Operation) -> str:
-    return op.target.data if isinstance(op, ValueCallOp) else op.name
+    return op.target.data if isinstance(op, ValueCall) else op.name
 
 
 def _describe(op: Operation) -> str:

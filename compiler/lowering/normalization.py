@@ -187,3 +187,11 @@ def batch_norm(b: Builder, call: Call) -> list[ir.Value]:
     _, weight, bias, mean, var, training, momentum, eps = call.args
     running = None if mean is None else (mean, var)
     return _batch_norm(b, call, weight, bias, running, training, momentum, eps)
+
+
+@lowering("aten._batch_norm_with_update_functional.default")
+def batch_norm_with_update(b: Builder, call: Call) -> list[ir.Value]:
+    """In training; nothing is kept in reserve for the backward pass."""
+    _, weight, bias, mean, var, momentum, eps = call.args
+    found = _batch_norm(b, call, weight, bias, (mean, var), True, momentum, eps)
+    return [*found[:3], b.splat(0, *call.types[3]), *found[3:]]

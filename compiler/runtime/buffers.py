@@ -1,7 +1,8 @@
 """The memory of an HLO parameter: found through an argument, lent or given to XLA without a copy, then checked.
 
 Whether a run was in place is decided by one thing, the output's pointer. Misaligned memory, and memory that cannot be
-handed over, is run on a copy; the new value is then copied back into the arguments' windows and nowhere else.
+handed over, is run on a copy; the new value is then copied back into the arguments' windows. Other bytes of the parameter
+may be anybody's: they are left alone, except those that the program writes as well, which are the ones that have changed.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Memory:
             for b, dtype in [(signature.bindings[i], DTYPES[signature.bindings[i].element])]
         )
         self._lead = next((p for p in self._places if p.window.numel), self._places[0])
+        self._around = any(signature.bindings[i].around for i in signature.bound(parameter))
+        self._before: torch.Tensor | None = None
         self._held: _Held | None = None
 
     def lend(self, tensors: Sequence[torch.Tensor], addresses: Sequence[int], staged: bool) -> Any:
@@ -71,13 +74,20 @@ class Memory:
         if held is not None and held.address == self.address and held.tensor() is tensor and not staged:
             return held.buffer
         self._held = None
+        self._before = None
         storage = tensor.untyped_storage()
         start = self.address - storage.data_ptr()
         inside = 0 <= start <= storage.nbytes() - self.bytes and start % self._dtype.itemsize == 0
         if staged or not inside or not self.bytes:
-            return _import(self._staged(tensors), self.donated)
+            value = self._staged(storage, start)
+            if self._around:
+                self._before = _bytes(value).clone()
+            return _import(value, self.donated)
         buffer = _import(raw(storage, self._dtype, start, self._window), self.donated)
-        if not self.donated and buffer.unsafe_buffer_pointer() == self.address:
+        if buffer.unsafe_buffer_pointer() != self.address:
+            if self._around:
+                self._before = raw(storage, torch.uint8, start, Window((self.bytes,), (1,))).clone()
+        elif not self.donated:
             self._keep(tensor, buffer)
         return buffer
 
@@ -99,11 +109,25 @@ class Memory:
                 target = raw(tensors[place.argument].untyped_storage(), place.dtype, *self._own(tensors, place))
                 copy_into(target, raw(value, place.dtype, 0, place.window))
                 copied += place.window.numel * place.dtype.itemsize
-        return copied
+        return copied + self._settle_around(tensors, _bytes(to_torch(output)))
+
+    def _settle_around(self, tensors: Sequence[torch.Tensor], value: torch.Tensor) -> int:
+        """Copy back the bytes that have changed and are no elements; return how many."""
+        before, self._before = self._before, None
+        if before is None:
+            return 0
+        storage = tensors[self._lead.argument].untyped_storage()
+        start = self.address - storage.data_ptr()
+        low, high = max(-start, 0), min(self.bytes, storage.nbytes() - start)
+        memory = raw(storage, torch.uint8, start + low, Window((high - low,), (1,)))
+        before, value = before[low:high], value[low:high]
+        changed = (value != before) & (value != memory)
+        memory[changed] = value[changed]
+        return int(changed.sum())
 
     def forget(self) -> None:
         """Drop the kept buffer."""
-        self._held = None
+        self._held = self._before = None
 
     def _keep(self, tensor: torch.Tensor, buffer: Any) -> None:
         def drop(dead: weakref.ref[torch.Tensor]) -> None:
@@ -116,18 +140,22 @@ class Memory:
         """An argument's window, as it is in its own storage."""
         return 0, Window(place.window.sizes, place.window.strides, int(tensors[place.argument].storage_offset()))
 
-    def _staged(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The parameter's value in new memory: the arguments' windows, and zeros in the gaps."""
-        memory = torch.zeros(self.bytes, dtype=torch.uint8).untyped_storage()
-        for place in self._places:
-            if place.window.numel:
-                source = raw(tensors[place.argument].untyped_storage(), place.dtype, *self._own(tensors, place))
-                copy_into(raw(memory, place.dtype, 0, place.window), source)
-        return raw(memory, self._dtype, 0, self._window)
+    def _staged(self, storage: torch.UntypedStorage, start: int) -> torch.Tensor:
+        """The parameter's value in new memory: bytes of the storage from `start` on, and zeros where it has none."""
+        memory = torch.zeros(self.bytes, dtype=torch.uint8)
+        low, high = max(-start, 0), min(self.bytes, storage.nbytes() - start)
+        if low < high:
+            memory[low:high] = raw(storage, torch.uint8, start + low, Window((high - low,), (1,)))
+        return raw(memory.untyped_storage(), self._dtype, 0, self._window)
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(max(n, 1) for n in shape[d + 1 :]) for d in range(len(shape)))
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a row-major tensor."""
+    return raw(tensor.untyped_storage(), torch.uint8, 0, Window((tensor.numel() * tensor.dtype.itemsize,), (1,)))
 
 
 def _import(tensor: torch.Tensor, donated: bool) -> Any:

@@ -33,6 +33,7 @@ class Guards:
         self._bindings = signature.bindings
         self._parameters = signature.parameters
         self._donated = signature.donated
+        self._around = {b.parameter for b in signature.bindings if b.around}
         self._dtypes = [DTYPES[b.element] for b in signature.bindings]
         self._shapes = [torch.Size(b.window.sizes) for b in signature.bindings]
         self._strides = [b.window.strides for b in signature.bindings]
@@ -144,6 +145,14 @@ class Guards:
                 stretches[b.parameter] = Span(start, end, b.parameter, True, b.name)
         others = [span for span in arguments if span.parameter not in stretches]
         pairs = conflicts([*stretches.values(), *others])
+        for pair in pairs:
+            for one, other in (pair, pair[::-1]):
+                if one.parameter in self._around and one is stretches[one.parameter]:
+                    raise GuardError(
+                        f"the program writes memory around the elements of argument {one.name!r}, where argument {other.name!r} "
+                        "is now, and was not at compile time",
+                        hint="pass a clone of one of them, or compile the program with arguments that overlap like this",
+                    )
         return frozenset(span.parameter for pair in pairs for span in pair if span.parameter in stretches)
 
     def _unshared(self, first: int, other: int, how: str) -> GuardError:

@@ -20,7 +20,7 @@ from xdsl.passes import ModulePass
 
 from compiler.errors import CompileError
 from dialects.alias import Bindings
-from dialects.fx import ValueCallOp
+from dialects.calls import ValueCall
 from dialects.types import element_name
 
 if TYPE_CHECKING:
@@ -77,25 +77,25 @@ class _Decomposer:
         for op in tuple(block.ops):
             for region in op.regions:
                 self.rewrite(region.block)
-            if isinstance(op, ValueCallOp) and op.target.data not in self.supported and op.writes is None:
+            if isinstance(op, ValueCall) and op.rule not in self.supported and op.writes is None:
                 replacement = self._replacement(op)
                 if replacement is not None:
                     _splice(op, replacement)
 
-    def _replacement(self, op: ValueCallOp) -> FuncOp | None:
+    def _replacement(self, op: ValueCall) -> FuncOp | None:
         signature = _signature(op)
         if signature not in self.replacements:
             self.replacements[signature] = None
             function = self._trace(op)
             if function is not None:
                 self.rewrite(function.body.block)
-                calls = [inner for inner in function.body.block.ops if isinstance(inner, ValueCallOp)]
+                calls = [inner for inner in function.body.block.ops if isinstance(inner, ValueCall)]
                 if any(_signature(inner) == signature for inner in calls):
                     function = None  # it comes back to itself: nothing is gained
             self.replacements[signature] = function
         return self.replacements[signature]
 
-    def _trace(self, op: ValueCallOp) -> FuncOp | None:
+    def _trace(self, op: ValueCall) -> FuncOp | None:
         """A function of the operands that computes the results by simpler calls."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -128,9 +128,9 @@ class _Decomposer:
         return _checked(op, module)
 
 
-def _signature(op: ValueCallOp) -> tuple[Any, ...]:
+def _signature(op: ValueCall) -> tuple[Any, ...]:
     types = tuple(value.type for value in (*op.args, *op.outs))
-    return (op.target.data, op.arguments, op.keywords, len(op.args), types)
+    return (op.target.data, op.arguments, *op.settings().items(), len(op.args), types)
 
 
 def _implementation(target: str) -> Callable[..., Any] | None:
@@ -161,7 +161,7 @@ def _implementation(target: str) -> Callable[..., Any] | None:
     return None
 
 
-def _checked(op: ValueCallOp, module: ModuleOp) -> FuncOp | None:
+def _checked(op: ValueCall, module: ModuleOp) -> FuncOp | None:
     """The traced function, if it is one of the operands alone and gives results of the right types."""
     function = next(iter(f for f in module.ops if isinstance(f, FuncOp)), None)
     if function is None or len(_parameters(function)) != len(op.args):
@@ -182,7 +182,7 @@ def _parameters(function: FuncOp) -> list[SSAValue | None]:
     return [arguments[b.parameter] if b.parameter >= 0 else None for b in bindings.data]
 
 
-def _splice(op: ValueCallOp, function: FuncOp) -> None:
+def _splice(op: ValueCall, function: FuncOp) -> None:
     """Put a copy of the function's body in place of the call; every copy comes from the call's source line."""
     parameters = _parameters(function)
     mapped: dict[SSAValue, SSAValue] = {p: a for p, a in zip(parameters, op.args, strict=True) if p is not None}

@@ -94,6 +94,12 @@ class _Flattener:
         """The operations in a block that takes an argument for each argument of the program that is no constant."""
         numbers = [number for number in self.order if number not in self.constants]
         bindings = [self.bindings[number] for number in numbers]
+        for binding in bindings:
+            if binding.around:
+                raise UnsupportedError(
+                    f"memory around the elements of {binding.name} is written, and here its elements are all there is",
+                    hint="pass the whole tensor and take the view inside the program",
+                )
         block = Block(arg_types=[value_type(b.element, b.geometry.sizes) for b in bindings])
         for op in list(self.block.ops):
             op.detach()
@@ -183,7 +189,7 @@ class _Flattener:
                 numbers[number] = len(numbers)
         bindings = [
             b._replace(
-                parameter=numbers.get(n, -1), written=n in aliased,
+                parameter=numbers.get(n, -1), written=n in aliased, around=False,
                 geometry=Geometry(b.geometry.sizes, row_major(b.geometry.sizes), 0),
             )
             for n, b in enumerate(self.bindings)

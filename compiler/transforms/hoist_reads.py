@@ -17,7 +17,7 @@ from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
 from compiler.analysis.copies import Objection
 from compiler.analysis.interference import touches
 from compiler.analysis.regions import Relation
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 
 ROUNDS = 8
 """A read may have to pass several writes, and a copy may be freed by several reads: one of each per round."""
@@ -27,9 +27,9 @@ ROUNDS = 8
 class Move:
     """`ops`, a read and the views it needs, go above `before`, for the sake of the copies `frees`."""
 
-    ops: tuple[CallOp, ...]
+    ops: tuple[HandleCall, ...]
     before: Operation
-    frees: frozenset[CallOp]
+    frees: frozenset[HandleCall]
 
 
 def plan_with_hoisting(
@@ -72,7 +72,7 @@ def _moves(plan: ClonePlan, movable: Callable[[Operation], bool]) -> list[Move]:
     moved: set[Operation] = set()
     for conflict, frees in plan.standing:
         reader, writer = conflict.reader, conflict.writer
-        if conflict.kind != "read" or not isinstance(reader, CallOp) or writer is None or reader in moved:
+        if conflict.kind != "read" or not isinstance(reader, HandleCall) or writer is None or reader in moved:
             continue
         if order[writer] >= order[reader] or not movable(writer):
             continue
@@ -86,7 +86,7 @@ def _moves(plan: ClonePlan, movable: Callable[[Operation], bool]) -> list[Move]:
     return found
 
 
-def _with_views(reader: CallOp, between: list[Operation], analysis: AliasAnalysis) -> tuple[CallOp, ...] | None:
+def _with_views(reader: HandleCall, between: list[Operation], analysis: AliasAnalysis) -> tuple[HandleCall, ...] | None:
     """The reader and the views made in between that it needs; None if it cannot pass the ops in between."""
     if not reader.target.data.startswith("aten.") or reader.effects.writes() != ():
         return None
@@ -96,7 +96,7 @@ def _with_views(reader: CallOp, between: list[Operation], analysis: AliasAnalysi
     reads = [analysis.locations[reader.args[i]] for i in reader.effects.reads() or ()]
     for op in reversed(between):
         if not needed.isdisjoint(op.results):
-            if not isinstance(op, CallOp) or op.effects.data != () or any(a.kind != "view" for a in op.aliases.data):
+            if not isinstance(op, HandleCall) or op.effects.data != () or any(a.kind != "view" for a in op.aliases.data):
                 return None
             group.append(op)
             needed.update(op.operands)

@@ -32,8 +32,9 @@ from compiler.transforms.memory_state import Emitter, Key, same_width
 from compiler.transforms.overlapping_fill import MASKED_FILLS, fill_overlapping
 from compiler.transforms.remove_dead_values import erase_dead_values
 from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp, YieldOp
-from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp, ValueCallOp, operand_numbers
+from dialects.fx import ConstantOp, Operand, SymbolOp, operand_numbers
 from dialects.types import ELEMENTS, Geometry, form, value_type
 
 
@@ -63,7 +64,7 @@ class CallBecomesValueCall(RewritePattern):
         self.state = state
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CallOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
         accesses = op.effects.data or ()
         if not accesses and all(alias.kind in ("same", "view") for alias in op.aliases.data):
             if op.aliases.data:
@@ -81,7 +82,8 @@ class CallBecomesValueCall(RewritePattern):
             for number, handle in enumerate(op.operands)
         ]
         if not writes:
-            call = emitter.emit(ValueCallOp, operands, [type_of_value(r) for r in op.results], _call_properties(op))
+            types = [type_of_value(r) for r in op.results]
+            call = emitter.emit(op.value_op(), operands, types, op.value_properties())
             self._bind_results(op, list(call.results), emitter)
         elif op.value is not None:
             self._call_twin(op, operands, emitter)
@@ -93,30 +95,29 @@ class CallBecomesValueCall(RewritePattern):
         shape = form(cast(MemRefType[Attribute], handle.type))
         return emitter.empty(shape.element, shape.window.sizes)
 
-    def _call_twin(self, op: CallOp, operands: list[SSAValue], emitter: Emitter) -> None:
+    def _call_twin(self, op: HandleCall, operands: list[SSAValue], emitter: Emitter) -> None:
         assert op.value is not None
         twin = op.value.data
         types = [type_of_value(op.outs[o.index] if o.kind == "result" else op.args[o.index]) for o in twin.outputs]
         operands, properties = _without(op, operands, twin.drop)
-        properties["target"] = StringAttr(twin.target)
-        call = emitter.emit(ValueCallOp, operands, types, properties)
+        call = emitter.emit(op.value_op(), operands, types, properties)
         for output, value in zip(twin.outputs, call.results, strict=True):
             if output.kind == "write":
                 self.state.write(op.args[output.index], value, emitter)
             elif op.aliases.data[output.index].kind == "fresh":
                 self.state.write(op.outs[output.index], value, emitter)
 
-    def _call_on_copies(self, op: CallOp, operands: list[SSAValue], writes: tuple[int, ...], emitter: Emitter) -> None:
+    def _call_on_copies(self, op: HandleCall, operands: list[SSAValue], writes: tuple[int, ...], emitter: Emitter) -> None:
         """An op without a twin: its own results, then the new values of what it writes."""
-        properties = _call_properties(op)
+        properties = op.value_properties()
         properties["writes"] = Effects(tuple(a for a in op.effects.data or () if a.kind == "write"))
         types = [type_of_value(r) for r in op.outs] + [type_of_value(op.args[w]) for w in writes]
-        call = emitter.emit(ValueCallOp, operands, types, properties)
+        call = emitter.emit(op.value_op(), operands, types, properties)
         self._bind_results(op, list(call.results[: len(op.outs)]), emitter)
         for number, value in zip(writes, call.results[len(op.outs) :], strict=True):
             self.state.write(op.args[number], value, emitter)
 
-    def _is_overlapping_fill(self, op: CallOp) -> bool:
+    def _is_overlapping_fill(self, op: HandleCall) -> bool:
         """A masked fill of a window that meets elements twice, by a mask and a value that live elsewhere."""
         if op.target.data not in MASKED_FILLS:
             return False
@@ -125,17 +126,17 @@ class CallBecomesValueCall(RewritePattern):
         plain = not key.lazy and same_width(key.element, memory.element)
         return elsewhere and plain and self_overlaps(_region(key)) is True
 
-    def _fill_overlapping(self, op: CallOp, emitter: Emitter) -> None:
+    def _fill_overlapping(self, op: HandleCall, emitter: Emitter) -> None:
         target, mask, *rest = op.operands
         value = self.state.read(rest[0], emitter) if rest else op.arguments.data[2]
         fill_overlapping(self.state.state(target), self.state.key(target), self.state.read(mask, emitter), value, emitter)
 
-    def _bind_results(self, op: CallOp, values: list[SSAValue], emitter: Emitter) -> None:
+    def _bind_results(self, op: HandleCall, values: list[SSAValue], emitter: Emitter) -> None:
         for alias, handle, value in zip(op.aliases.data, op.results, values, strict=True):
             if alias.kind == "fresh":
                 self.state.write(handle, value, emitter)
 
-    def _refuse_order_dependence(self, op: CallOp, reads: set[int], writes: tuple[int, ...]) -> None:
+    def _refuse_order_dependence(self, op: HandleCall, reads: set[int], writes: tuple[int, ...]) -> None:
         """Refuse when the result would depend on the order in which elements are visited."""
         pointwise = op.pointwise is not None
         for number in writes:
@@ -167,7 +168,7 @@ class CallBecomesValueCall(RewritePattern):
                 )
 
 
-def _uniform(op: CallOp, reads: set[int]) -> bool:
+def _uniform(op: HandleCall, reads: set[int]) -> bool:
     """Whether every element written gets one and the same value: nothing but single elements is read."""
     return all(cast(MemRefType[Attribute], op.args[r].type).element_count() == 1 for r in reads)
 
@@ -271,13 +272,13 @@ def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
     """Emit the value form of each op in front of it."""
     patterns: dict[type[Operation], RewritePattern] = {
         ConstantOp: ConstantBecomesValue(state),
-        CallOp: CallBecomesValueCall(state),
         CondOp: CondBecomesValueCond(state, sweep),
         WhileOp: WhileBecomesValueWhile(state, sweep),
         ReturnOp: ReturnGivesResults(state),
     }
+    calls = CallBecomesValueCall(state)
     for op in ops:
-        pattern = patterns.get(type(op))
+        pattern = calls if isinstance(op, HandleCall) else patterns.get(type(op))
         if pattern is not None:
             pattern.match_and_rewrite(op, PatternRewriter(op))
         elif not isinstance(op, SymbolOp | YieldOp):
@@ -330,21 +331,15 @@ def _bindings(function: FuncOp, state: FunctionState, numbers: dict[int, int]) -
                 state.window(handle),
                 memory.written and id(memory) in numbers,
                 key.lazy,
+                memory.around is not None and id(memory) in numbers,
             )
         )
     return tuple(bindings)
 
 
-def _call_properties(op: CallOp) -> dict[str, Attribute]:
-    properties: dict[str, Attribute] = {"target": op.target, "arguments": op.arguments}
-    if op.keywords is not None:
-        properties["keywords"] = op.keywords
-    return properties
-
-
-def _without(op: CallOp, operands: list[SSAValue], drop: tuple[str, ...]) -> tuple[list[SSAValue], dict[str, Attribute]]:
+def _without(op: HandleCall, operands: list[SSAValue], drop: tuple[str, ...]) -> tuple[list[SSAValue], dict[str, Attribute]]:
     """Operands and properties of a call without some of its keyword arguments."""
-    properties = _call_properties(op)
+    properties = op.value_properties()
     if not drop or op.keywords is None:
         return operands, properties
     kept = {name: value for name, value in op.keywords.data.items() if name not in drop}

@@ -24,6 +24,7 @@ from compiler.errors import CompileError
 from compiler.locations import source_of
 from compiler.remarks import site
 from dialects.alias import ResultAlias, effects, results
+from dialects.calls import HandleCall
 from dialects.fx import CallOp, Constant, Operand
 from dialects.types import Geometry, form, handle_type, row_major
 from dialects.vllm_ir import NATIVE, Implementation, ImplementationData, ImplementedCallOp
@@ -132,7 +133,7 @@ def _copy(source: MemRefType, wanted: Attribute | None) -> Copy | None:
     return next((copy for copy in options if wanted is None or copy.type == wanted), None)
 
 
-def _clone(op: ImplementedCallOp, source: SSAValue, copy: Copy) -> CallOp:
+def _clone(op: ImplementedCallOp, source: SSAValue, copy: Copy) -> HandleCall:
     properties: dict[str, Attribute] = {
         "target": StringAttr(CLONE),
         "arguments": ArrayAttr([Operand(0)]),
@@ -146,7 +147,7 @@ def _clone(op: ImplementedCallOp, source: SSAValue, copy: Copy) -> CallOp:
 
 def _call(
     op: ImplementedCallOp, target: str, operands: Sequence[SSAValue], kinds: Sequence[Attribute], access: Attribute, aliases: Attribute
-) -> CallOp:
+) -> HandleCall:
     properties: dict[str, Attribute] = {
         "target": StringAttr(target), "arguments": op.arguments, "effects": access, "aliases": aliases,
     }  # fmt: skip

@@ -14,12 +14,13 @@ from xdsl.ir import Operation, Region
 from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
+from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.fx import CallOp, ConstantOp
+from dialects.fx import ConstantOp
 
 
 def _changes_nothing(op: Operation, pure: dict[type[Operation], bool]) -> bool:
-    if isinstance(op, CallOp | CondOp | WhileOp):
+    if isinstance(op, HandleCall | CondOp | WhileOp):
         # A call without results is there for something the schema does not say.
         return op.effects.writes() == () and bool(op.results)
     kind = type(op)

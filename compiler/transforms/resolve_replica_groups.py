@@ -1,28 +1,38 @@
 """Every collective names its ranks: the process group is replaced by the partition of the world that it is part of.
 
-The partition is full (sibling groups of one width that cover every rank once) and written the same on every rank, so
-that all ranks compile one and the same program.
+The partition is full (sibling groups of one width that cover every rank once) and written the same on every rank, and
+collectives are numbered in program order, so that all ranks compile one and the same program.
 
     resolve-replica-groups{groups="tp=0,1;2,3 dp=0,2;1,3"}
+
+PyTorch turns a permutation of ranks into an exchange in which each rank sends all it has to one rank: every rank has another
+program, and knows only its own part. Where the whole permutation is given, or follows from that part, the exchange becomes
+a permutation again; elsewhere it is refused.
+
+    resolve-replica-groups{groups="tp=0,1,2,3" permutations="tp=1,2,3,0;3,0,1,2" rank=2}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
-from dialects.fx import CallOp, ValueCallOp, integer
+from compiler.process_groups import checked, whole_permutation
+from compiler.transforms.metadata import record
+from dialects.arguments import Numbers, integer
+from dialects.calls import HandleCall
+from dialects.collective import AllToAll, Collective, Groups, Partition, PermuteOp, ValuePermuteOp
 
-Groups = tuple[tuple[int, ...], ...]
-NAMESPACES = frozenset({"_c10d_functional", "c10d_functional", "_c10d_functional_autograd"})
+Permutations = Mapping[str, Sequence[Sequence[int]]]
+"""By process group: the permutations in use, each as the destination of every rank of the group."""
 
 
 @dataclass(frozen=True)
@@ -31,90 +41,139 @@ class ResolveReplicaGroups(ModulePass):
 
     Options:
         groups: `name=rank,rank;rank,rank` for every process group, separated by spaces.
+        permutations: `name=destination,destination;...`, likewise, by position in the group.
+        rank: the rank whose program this is, -1 if it does not matter.
     """
 
     name: ClassVar[str] = "resolve-replica-groups"
     groups: str = ""
+    permutations: str = ""
+    rank: int = -1
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        resolve_replica_groups(op, dict(_parse(entry) for entry in self.groups.split()))
+        groups = dict(_parse("groups", entry) for entry in self.groups.split())
+        permutations = dict(_parse("permutations", entry) for entry in self.permutations.split())
+        rank = self.rank if self.rank >= 0 else None
+        record(op, "resolved_count", resolve_replica_groups(op, groups, permutations=permutations, rank=rank))
 
 
-def resolve_replica_groups(module: ModuleOp, groups: Mapping[str, Sequence[Sequence[int]]]) -> int:
+def resolve_replica_groups(
+    module: ModuleOp,
+    groups: Mapping[str, Sequence[Sequence[int]]],
+    *,
+    resolver: Callable[[str], Sequence[Sequence[int]]] | None = None,
+    permutations: Permutations | None = None,
+    rank: int | None = None,
+) -> int:
     """Resolve the collectives of a module; how many there were.
 
+    Args:
+        resolver: asked for groups that are not in the table.
+        rank: the rank of the world whose program this is.
+
     Raises:
-        UnsupportedError: the ranks of a process group are not known.
-        CompileError: a partition does not cover the world, or its groups differ in width.
+        UnsupportedError: the ranks of a process group, or where the ranks of a permutation send, are not known.
+        CompileError: a partition does not cover the world, its groups differ in width, or there are two worlds.
     """
     known = {name: checked(name, partition) for name, partition in groups.items()}
-    count = 0
-    for op in module.walk():
-        if not isinstance(op, (CallOp, ValueCallOp)) or op.target.data.partition(".")[0] not in NAMESPACES:
+    count, channel = 0, 1
+    for op in list(module.walk()):
+        if not isinstance(op, Collective):
             continue
-        # The schemas of all collectives end with the process group; `wait_tensor` has none.
-        last = op.arguments.data[-1] if op.arguments.data else None
-        if not isinstance(last, StringAttr):
+        op.channel = integer(channel)
+        channel += len(op.args)
+        if not isinstance(op.groups.data, str):
             continue
-        if last.data not in known:
-            location, node = source_of(op)
-            raise UnsupportedError(
-                f"the ranks of process group {last.data!r} are not known", location=location, node=node,
-                hint=f"give its partition of the world: {{{last.data!r}: [[ranks], ...]}}",
-            )  # fmt: skip
-        spelled: list[Attribute] = [ArrayAttr([integer(rank) for rank in group]) for group in known[last.data]]
-        op.properties["arguments"] = ArrayAttr([*op.arguments.data[:-1], ArrayAttr(spelled)])
+        name = op.groups.data
+        if name not in known:
+            known[name] = _ask(op, name, resolver)
+        op.groups = Groups(known[name])
         count += 1
+        _refuse_other_world(op, name, known)
+        if isinstance(op, AllToAll):
+            _make_permutation(op, name, known[name], (permutations or {}).get(name, ()), rank)
     return count
 
 
-def checked(name: str, groups: Sequence[Sequence[int]]) -> Groups:
-    """Groups sorted by first rank, order inside a group kept.
-
-    Raises:
-        CompileError: they are no partition of ranks 0..n-1 into groups of one width.
-    """
-    found = tuple(sorted((tuple(int(rank) for rank in group) for group in groups), key=lambda group: group[:1]))
-    ranks = sorted(rank for group in found for rank in group)
-    if not found or ranks != list(range(len(ranks))):
-        raise CompileError(f"the groups {[list(g) for g in found]} of {name!r} do not cover every rank once")
-    if len({len(group) for group in found}) > 1:
-        raise CompileError(f"the groups {[list(g) for g in found]} of {name!r} differ in width")
-    return found
-
-
-def partition(ranks: Sequence[int], world: int) -> Groups:
-    """The one regular partition of the world that has `ranks` as a group.
-
-    >>> partition((2, 3), 8)
-    ((0, 1), (2, 3), (4, 5), (6, 7))
-    >>> partition((1, 5), 8)
-    ((0, 4), (1, 5), (2, 6), (3, 7))
-
-    Raises:
-        UnsupportedError: the ranks are not evenly spaced, or the pattern does not fill the world.
-    """
-    size = len(ranks)
-    if size == 1:
-        return tuple((rank,) for rank in range(world))
-    ordered = sorted(ranks)
-    step = ordered[1] - ordered[0]
-    regular = all(b - a == step for a, b in zip(ordered, ordered[1:], strict=False))
-    block = step * size
-    if not regular or world % block or ordered[0] % block >= step:
+def _ask(op: Operation, name: str, resolver: Callable[[str], Sequence[Sequence[int]]] | None) -> Partition:
+    location, node = source_of(op)
+    if resolver is None:
         raise UnsupportedError(
-            f"ranks {list(ranks)} of a world of {world} do not show which ranks the sibling groups have",
-            hint="pass replica_groups={name: [[ranks], ...]}",
-        )
-    order = [ordered.index(rank) for rank in ranks]
-    return tuple(
-        tuple(base + first + order[i] * step for i in range(size)) for base in range(0, world, block) for first in range(step)
+            f"the ranks of process group {name!r} are not known", location=location, node=node,
+            hint=f"give its partition of the world: {{{name!r}: [[ranks], ...]}}",
+        )  # fmt: skip
+    try:
+        return checked(name, resolver(name))
+    except CompileError as error:
+        raise type(error)(error.message, location=location, node=node, hint=error.hint) from None
+
+
+def _refuse_other_world(op: Operation, name: str, known: Mapping[str, Partition]) -> None:
+    """The groups of a program are partitions of one world."""
+    worlds = {other: sum(map(len, groups)) for other, groups in known.items()}
+    other = next((other for other, size in worlds.items() if size != worlds[name]), None)
+    if other is not None:
+        location, node = source_of(op)
+        raise CompileError(
+            f"process group {name!r} is part of a world of {worlds[name]} ranks, {other!r} of one of {worlds[other]}",
+            location=location, node=node,
+        )  # fmt: skip
+
+
+def _make_permutation(op: AllToAll, name: str, groups: Partition, given: Sequence[Sequence[int]], rank: int | None) -> None:
+    """An exchange in which this rank sends to one rank and hears from one becomes a permutation of all."""
+    (to, sources), size = (_busy(op.sent.data), _busy(op.received.data)), len(groups[0])
+    if size < 2 or len(to) != 1 or len(sources) != 1:
+        return
+    own = next((group.index(rank) for group in groups if rank in group), None)
+    try:
+        destinations = _choose(name, size, own, to[0], sources[0], given)
+    except UnsupportedError as error:
+        location, node = source_of(op)
+        raise UnsupportedError(error.message, location=location, node=node, hint=error.hint) from None
+    handles = isinstance(op, HandleCall)
+    properties = {name: value for name, value in op.properties.items() if name not in ("sent", "received")}
+    properties["destinations"] = Numbers(destinations)
+    permute = (PermuteOp if handles else ValuePermuteOp).create(
+        operands=op.args, result_types=[r.type for r in op.outs], properties=properties, attributes=op.attributes,
+        location=op.location,
+    )  # fmt: skip
+    block = op.parent_block()
+    assert block is not None
+    block.insert_op_before(permute, op)
+    for result, value in zip(op.outs, permute.results, strict=True):
+        result.replace_all_uses_with(value)
+    block.erase_op(op)
+
+
+def _busy(counts: Sequence[int]) -> list[int]:
+    return [position for position, rows in enumerate(counts) if rows]
+
+
+def _choose(
+    name: str, size: int, own: int | None, to: int, source: int, given: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
+    """The permutation that this rank's part belongs to."""
+    if not given and own is not None:
+        return whole_permutation(name, size, own, to, source)
+    fitting = {
+        tuple(p)
+        for p in given
+        if sorted(p) == list(range(size)) and p[p[source]] == to and (own is None or p[source] == own)
+    }
+    if len(fitting) == 1:
+        return fitting.pop()
+    found = " and ".join(str(list(p)) for p in sorted(fitting)) or "none of those given"
+    raise UnsupportedError(
+        f"one rank of group {name!r} sends all it has to rank {to} and hears from {source}; which permutation of {size} ranks "
+        f"that is part of is not clear: {found}",
+        hint=f"pass permutations={{{name!r}: [[destination of each rank], ...]}}, and the rank",
     )
 
 
-def _parse(entry: str) -> tuple[str, list[list[int]]]:
+def _parse(option: str, entry: str) -> tuple[str, list[list[int]]]:
     name, _, text = entry.partition("=")
     try:
         return name, [[int(rank) for rank in group.split(",")] for group in text.split(";")]
     except ValueError:
-        raise CompileError(f"groups: {entry!r} is not of the form name=0,1;2,3") from None
+        raise CompileError(f"{option}: {entry!r} is not of the form name=0,1;2,3") from None

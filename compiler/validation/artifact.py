@@ -101,6 +101,7 @@ class _Check:
             bound.add(parameter)
             kind = interface.parameters[parameter]
             self.inside(entry, math.prod(kind.shape) * _BYTES[kind.element], f"argument {name!r}")
+            self.require(entry["written"] or not entry.get("around"), f"argument {name!r} is not written, yet memory around it is")
             if math.prod(entry["size"]):
                 said = "written" if entry["written"] else "not written"
                 self.require(entry["written"] == (parameter in aliased), f"argument {name!r} is {said}, against the alias table")

@@ -19,7 +19,7 @@ from compiler.reference import entry, run_handles
 from compiler.validation.inputs import copies
 from compiler.validation.observe import SEED, tensor_difference
 from dialects.alias import ResultAlias
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import geometry
 
 IMPORT = "import"
@@ -54,7 +54,7 @@ class _Auditor:
             self.storages[storage._cdata] = name
 
     def __call__(self, op: Operation, operands: Sequence[Any]) -> Callable[[Sequence[torch.Tensor]], None]:
-        assert isinstance(op, CallOp)
+        assert isinstance(op, HandleCall)
         written = op.effects.writes()
         before = {
             n: t.clone()
@@ -80,7 +80,7 @@ class _Auditor:
             isinstance(operands[w], torch.Tensor) and operands[w].untyped_storage()._cdata == storage for w in written
         )
 
-    def result(self, op: CallOp, number: int, alias: ResultAlias, result: torch.Tensor, operands: Sequence[Any]) -> None:
+    def result(self, op: HandleCall, number: int, alias: ResultAlias, result: torch.Tensor, operands: Sequence[Any]) -> None:
         storage = result.untyped_storage()
         self.geometry(op, number, result)
         if not storage.nbytes():
@@ -110,7 +110,7 @@ class _Auditor:
             if result.numel() and source.numel() and geometry(kinds[0]).static and declared != found:
                 raise _fault(op, f"result {number} starts {found} bytes after operand {alias.operand}, not {declared}", "")
 
-    def geometry(self, op: CallOp, number: int, result: torch.Tensor) -> None:
+    def geometry(self, op: HandleCall, number: int, result: torch.Tensor) -> None:
         """Sizes and the strides that are ever taken are those of the type."""
         kind = op.outs[number].type
         if not isinstance(kind, MemRefType) or not geometry(kind).static:
@@ -127,7 +127,7 @@ class _Auditor:
             )
 
 
-def _fault(op: CallOp, message: str, hint: str) -> ValidationError:
+def _fault(op: HandleCall, message: str, hint: str) -> ValidationError:
     location, node = source_of(op)
     return ValidationError(f"{op.target.data} {message}", pass_name=IMPORT, location=location, node=node, hint=hint)
 

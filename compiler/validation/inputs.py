@@ -18,6 +18,12 @@ from dialects.alias import Bindings, Root
 from dialects.types import Geometry, element_name, geometry, lazy_bits
 
 Arguments = list[torch.Tensor]
+_Argument = tuple[int, str, Geometry, str, int]
+"""(root, element, window from the start of the root, lazy bits, bytes of the root)."""
+
+_MOST_IN_FRONT = 1 << 26
+"""Bytes of a storage in front of a root that are allocated again; nobody reads them."""
+
 _PADDING = 64
 """Bytes behind every storage, so that a program which reads too far is found by its result and not by a crash."""
 
@@ -30,17 +36,32 @@ def arguments_of(function: FuncOp, seed: int, examples: Sequence[torch.Tensor | 
         integers: elements of integer arguments without an example are at least 0 and below this.
     """
     generator = torch.Generator().manual_seed(seed)
-    known = list(examples) or [None] * len(_windows(function))
+    windows = _windows(function)
+    known = list(examples) or [None] * len(windows)
+    bases = _bases(windows, known)
     memory: dict[int, torch.UntypedStorage] = {}
     arguments: Arguments = []
-    for (root, element, window, lazy, size), example in zip(_windows(function), known, strict=True):
+    for (root, element, window, lazy, size), example in zip(windows, known, strict=True):
+        dtype, base = DTYPES[element], bases.get(root, 0)
         if root not in memory:
-            memory[root] = torch.zeros(size + _PADDING, dtype=torch.uint8).untyped_storage()
-        dtype = DTYPES[element]
+            memory[root] = torch.zeros(base + size + _PADDING, dtype=torch.uint8).untyped_storage()
+        window = Geometry(window.sizes, window.strides, window.offset + base // dtype.itemsize)
         plain = torch.empty(0, dtype=dtype).set_(memory[root], window.offset, window.sizes, window.strides)
         _fill(plain, window, memory[root], example, generator, integers if seed >= 0 else 1, perturb=seed >= 0)
         arguments.append(with_lazy(plain, lazy))
     return arguments
+
+
+def _bases(windows: Sequence[_Argument], examples: Sequence[torch.Tensor | None]) -> dict[int, int]:
+    """Bytes in front of each root in its storage, as the examples have them: operators like `as_strided` count from there."""
+    bases: dict[int, int] = {}
+    for (root, element, window, _, _), example in zip(windows, examples, strict=True):
+        dtype = DTYPES[element]
+        if example is not None and example.dtype == dtype and example.numel():
+            base = (int(example.storage_offset()) - window.offset) * dtype.itemsize
+            if 0 < base <= _MOST_IN_FRONT:
+                bases[root] = base
+    return bases
 
 
 def copies(arguments: Sequence[torch.Tensor]) -> Arguments:
@@ -68,12 +89,12 @@ def lazy_of(tensor: torch.Tensor) -> tuple[str, ...]:
     return tuple(bit for bit, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
 
 
-def _windows(function: FuncOp) -> list[tuple[int, str, Geometry, str, int]]:
+def _windows(function: FuncOp) -> list[_Argument]:
     """(root, element, window from the start of the root, lazy bits, bytes of the root) of every argument."""
     bindings = function.attributes.get("alias.bindings")
     if isinstance(bindings, Bindings):
         return _bound_windows(bindings)
-    found: list[tuple[int, str, Geometry, str, int]] = []
+    found: list[_Argument] = []
     for number, argument in enumerate(function.body.block.args):
         kind = argument.type
         data = function.arg_attrs.data[number].data if function.arg_attrs is not None else {}
@@ -88,7 +109,7 @@ def _windows(function: FuncOp) -> list[tuple[int, str, Geometry, str, int]]:
     return found
 
 
-def _bound_windows(bindings: Bindings) -> list[tuple[int, str, Geometry, str, int]]:
+def _bound_windows(bindings: Bindings) -> list[_Argument]:
     sizes: dict[int, int] = {}
     entries: list[tuple[int, str, Geometry, str]] = []
     for number, b in enumerate(bindings.data):
@@ -98,7 +119,7 @@ def _bound_windows(bindings: Bindings) -> list[tuple[int, str, Geometry, str, in
     return [(*entry, sizes[entry[0]]) for entry in entries]
 
 
-def _value_window(number: int, kind: Attribute) -> tuple[int, str, Geometry, str, int]:
+def _value_window(number: int, kind: Attribute) -> _Argument:
     element = element_name(kind.element_type)  # type: ignore[attr-defined]
     sizes = tuple(kind.get_shape())  # type: ignore[attr-defined]
     window = Geometry(sizes, torch.empty(sizes, device="meta").stride(), 0)

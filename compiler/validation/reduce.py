@@ -21,7 +21,8 @@ from compiler.reference import entry
 from compiler.validation.inputs import Arguments, copies
 from compiler.validation.observe import Difference, has_memory, observe
 from dialects.alias import Root, RootData
-from dialects.fx import CallOp, ConstantOp
+from dialects.calls import HandleCall
+from dialects.fx import ConstantOp
 from dialects.types import element_bytes, geometry
 
 Check = Callable[[ModuleOp, Sequence[torch.Tensor]], Difference | None]
@@ -141,7 +142,7 @@ def _recorded(failing: Failing) -> dict[int, list[torch.Tensor]]:
 
     def watch(op: Operation, operands: Sequence[Any]) -> Callable[[Sequence[torch.Tensor]], None]:
         def done(results: Sequence[torch.Tensor]) -> None:
-            if not isinstance(op, CallOp) or all(alias.kind == "fresh" for alias in op.aliases.data):
+            if not isinstance(op, HandleCall) or all(alias.kind == "fresh" for alias in op.aliases.data):
                 values[numbers[op]] = copies(results)
 
         return done
@@ -186,7 +187,7 @@ class _Edit:
         """Remove in-place operations that are not needed: their results are their operands."""
         for number in reversed(numbers):
             op = self.ops[number]
-            if isinstance(op, CallOp) and all(alias.kind == "same" for alias in op.aliases.data):
+            if isinstance(op, HandleCall) and all(alias.kind == "same" for alias in op.aliases.data):
                 for alias, result in zip(op.aliases.data, op.outs, strict=True):
                     result.replace_all_uses_with(op.args[alias.operand])
                 self.block.erase_op(op)
@@ -197,7 +198,7 @@ class _Edit:
             op = self.ops[number]
             if all(result.first_use is None for result in op.results):
                 continue
-            if number not in values or (isinstance(op, CallOp) and any(a.kind != "fresh" for a in op.aliases.data)):
+            if number not in values or (isinstance(op, HandleCall) and any(a.kind != "fresh" for a in op.aliases.data)):
                 continue
             if isinstance(op, ConstantOp):
                 continue
@@ -222,7 +223,7 @@ class _Edit:
         while op is not None:
             before = op.prev_op
             unused = all(result.first_use is None for result in op.results)
-            writes = isinstance(op, CallOp) and op.effects.writes() != ()
+            writes = isinstance(op, HandleCall) and op.effects.writes() != ()
             if not isinstance(op, ReturnOp) and unused and not writes:
                 self.block.erase_op(op)
             op = before

@@ -24,7 +24,7 @@ from compiler.validation.inputs import Arguments, arguments_of, copies
 from compiler.validation.observe import Difference, Observation, difference, given_up, has_memory, observe, observed
 from compiler.validation.reduce import Check, Failing, reduce
 from dialects.alias import Table
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
 from dialects.types import element_name
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _culprit(failing: Failing) -> tuple[str, str]:
 
 
 def _works(op: Operation) -> bool:
-    return not isinstance(op, CallOp) or bool(op.effects.data)
+    return not isinstance(op, HandleCall) or bool(op.effects.data)
 
 
 __all__ = ["Validator", "check_emitted"]

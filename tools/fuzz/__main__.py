@@ -13,12 +13,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tools.fuzz.check import Verdict
 from tools.fuzz.generate import Options, generate
 from tools.fuzz.modes import MODES
 from tools.fuzz.program import Program
 from tools.fuzz.runner import SECONDS, run
 from tools.fuzz.shrink import shrink
+from tools.fuzz.verdict import KINDS, Verdict
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -31,8 +31,6 @@ def _arguments() -> argparse.ArgumentParser:
     add("--children", type=int, default=2, help="processes at a time")
     add("--steps", type=int, default=12, help="most statements of a program")
     add("--seconds", type=float, default=SECONDS, help="how long one program may take")
-    add("--between-elements", action="store_true", help="with compile and replay too: as_strided views that meet bytes "
-        "between an argument's elements, which a run on a copy does not carry back")  # fmt: skip
     add("--no-shrink", action="store_true", help="print failing programs as they are")
     add("--failures", type=int, default=10, help="how many failures of different reasons to print")
     add("--refusals", action="store_true", help="print an example of every reason to refuse as well")
@@ -45,8 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when nothing was wrong and nothing crashed."""
     options = _arguments().parse_args(argv)
     console = Console()
-    contents = Options(steps=options.steps, custom_ops=MODES[options.mode].custom_ops,
-                       between_elements=options.between_elements or options.mode not in ("compile", "replay"))  # fmt: skip
+    contents = MODES[options.mode].contents(Options(steps=options.steps))
     items: list[int | Program] = list(options.only or range(options.seed, options.seed + options.count))
     if options.replay:
         saved = [Program.from_json(path.read_text()) for path in options.replay]
@@ -90,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _figures(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[kind]} {kind}" for kind in ("agreed", "wrong", "crashed", "refused"))
+    return ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind] or kind != "missed")
 
 
 if __name__ == "__main__":

@@ -30,14 +30,16 @@ class Options:
         custom_ops: calls of operators that come from torch.library.
         order_dependent: share of programs that may depend on the order of elements; a refusal is right for these.
         lazy_arguments: arguments with a lazy conj or neg bit.
-        between_elements: `as_strided` views of an argument that meet bytes between its own elements.
+        clones: many clones.
+        dtypes: what arguments may be made of.
     """
 
     steps: int = 12
     custom_ops: bool = True
     order_dependent: float = 0.02
     lazy_arguments: bool = True
-    between_elements: bool = True
+    clones: bool = False
+    dtypes: tuple[str, ...] = tuple(DTYPES)
 
 
 class Run:
@@ -211,11 +213,11 @@ def _arguments(rng: random.Random, dims: tuple[int, ...], options: Options) -> P
     for _ in range(rng.choice((1, 1, 2, 2, 2, 3, 3, 4))):
         if arguments and rng.random() < 0.3:
             number = rng.randrange(len(arguments))
-            shared = _sharing(rng, dims, storages, arguments, number)
+            shared = _sharing(rng, dims, storages, arguments, number, options)
             if shared is not None:
                 arguments.append(shared)
                 continue
-        dtype = main if rng.random() < 0.6 else rng.choice(list(DTYPES))
+        dtype = main if rng.random() < 0.6 else rng.choice(options.dtypes)
         sizes = tuple(rng.choice(dims) for _ in range(rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))))
         offset, strides = _layout(rng, sizes)
         count = offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if 0 not in sizes else offset
@@ -251,7 +253,12 @@ def _layout(rng: random.Random, sizes: tuple[int, ...]) -> tuple[int, tuple[int,
 
 
 def _sharing(
-    rng: random.Random, dims: tuple[int, ...], storages: list[Storage], arguments: list[Argument], number: int
+    rng: random.Random,
+    dims: tuple[int, ...],
+    storages: list[Storage],
+    arguments: list[Argument],
+    number: int,
+    options: Options,
 ) -> Argument | None:
     """An argument that shares a storage with argument `number`."""
     other = arguments[number]
@@ -272,7 +279,7 @@ def _sharing(
     storage = storages[other.storage]
     dtype = other.dtype
     if kind == "reinterpreted":
-        dtype = rng.choice([d for d in DTYPES if d != "bool"])
+        dtype = rng.choice([d for d in options.dtypes if d != "bool"])
     have = storage.count * DTYPES[storage.dtype].itemsize // DTYPES[dtype].itemsize
     sizes = tuple(rng.choice(dims) for _ in range(rng.choice((0, 1, 1, 2, 2))))
     _, strides = _layout(rng, sizes)

@@ -77,6 +77,11 @@ def is_clean(tensor: torch.Tensor, limit: float) -> bool:
     return bool(((wide == wide.round()) & (wide.abs() <= limit) & ~zero).all())
 
 
+def _has_other_nan(tensor: torch.Tensor) -> bool:
+    """Whether a bf16 tensor has a NaN other than the one with all bits set, which is what eager's scatter makes of each."""
+    return tensor.dtype is torch.bfloat16 and bool((tensor.isnan() & (tensor.resolve_neg().view(torch.int16) != -1)).any())
+
+
 def _is_positive(tensor: torch.Tensor) -> bool:
     real = torch.view_as_real(tensor.resolve_conj().resolve_neg()) if tensor.dtype.is_complex else tensor
     return bool((real.to(torch.float64) >= 0).all())
@@ -97,7 +102,7 @@ class Judge(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        written, read, view = _operands(func, args, kwargs)
+        written, read, view = operands_of(func, args, kwargs)
         if view:
             return func(*args, **kwargs)
         if written:
@@ -112,6 +117,8 @@ class Judge(TorchDispatchMode):
         if not floats:
             return func(*args, **kwargs)
         name = func._schema.name.split("::")[1]
+        if name in ("scatter", "scatter_") and any(map(_has_other_nan, operands)):
+            raise Unfit("value", "a NaN of bf16 in a scatter: eager's kernel rewrites those it does not touch, and their payload is lost")
         same = len({t.dtype for t in _moved(name, operands)} | ({dtype} if dtype is not None else set())) == 1
         accumulate = "index_put" in name and (kwargs.get("accumulate") or (len(args) > 3 and args[3]))
         lazy = any(t.is_conj() or t.is_neg() for t in operands)
@@ -164,7 +171,7 @@ class Judge(TorchDispatchMode):
             raise Unfit("value", f"{func} may round on the way")
 
 
-def _operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], bool]:
+def operands_of(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], bool]:
     """Tensors written, tensors read, and whether the call only makes views."""
     written: list[torch.Tensor] = []
     read: list[torch.Tensor] = []

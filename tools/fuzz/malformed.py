@@ -24,7 +24,7 @@ import traceback
 import zipfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class Outcome:
     code: int | None
     message: str
     fault: str = ""
+    seconds: float = 0.0
+    """Of processor time, all of its process."""
 
 
 def make_seeds(directory: Path) -> Seeds:
@@ -348,9 +350,9 @@ def in_child(seed: int, seeds: Seeds) -> Outcome:
                 break
             data += part
         os.close(pipe)
-        _, status = os.waitpid(process, 0)
+        _, status, used = os.wait4(process, 0)
     if data:
-        return Outcome(**json.loads(data))
+        return replace(Outcome(**json.loads(data)), seconds=used.ru_utime + used.ru_stime)
     if time.monotonic() - start >= SECONDS:
         return Outcome("?", None, "", f"no answer within {SECONDS:g} s")
     died = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"code {os.WEXITSTATUS(status)}"
@@ -371,6 +373,7 @@ def run(count: int, seed: int, console: Console) -> Counter[str]:
     torch.set_num_threads(1)
     faults: Counter[str] = Counter()
     kinds: Counter[tuple[str, int | None]] = Counter()
+    slowest = Outcome("none", None, "")
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         process = os.fork()
@@ -391,11 +394,13 @@ def run(count: int, seed: int, console: Console) -> Counter[str]:
         for number in track(range(seed, seed + count), console=console, transient=True, description="malformed"):
             found = in_child(number, seeds)
             kinds[found.kind, found.code] += 1
+            slowest = max(slowest, found, key=lambda outcome: outcome.seconds)
             if found.fault:
                 faults[f"{found.kind}: {found.fault}"] += 1
                 console.print(f"seed {number}: {found.kind}: {found.fault}: {found.message}", markup=False, soft_wrap=True)
     for (kind, code), times in sorted(kinds.items(), key=str):
         console.print(f"{times:6}  {kind}: exit code {code}", highlight=False)
+    console.print(f"the slowest, {slowest.kind}, took {slowest.seconds:.1f} s of processor time", highlight=False)
     return faults
 
 

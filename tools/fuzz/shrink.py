@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tools.fuzz.check import Verdict
 from tools.fuzz.generate import REFUSALS, Options, validate
 from tools.fuzz.judge import Unfit
 from tools.fuzz.program import Argument, Program, Step, Storage
 from tools.fuzz.runner import run
+from tools.fuzz.verdict import Verdict
 
 ROUNDS = 40
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tools.fuzz.generate import Options, Rule
-from tools.fuzz.steps_values import VALUES
+from tools.fuzz.steps_values import COPIES, VALUES
 from tools.fuzz.steps_views import VIEWS
 from tools.fuzz.steps_writes import CUSTOM, WRITES
 
@@ -15,6 +15,8 @@ def rules(options: Options, favoured: random.Random) -> tuple[list[Rule], list[f
     groups = [(VIEWS, 0.42), (WRITES, 0.40), (VALUES, 0.18)]
     if options.custom_ops:
         groups.append((CUSTOM, 0.03))
+    if options.clones:
+        groups.append((COPIES, 0.25))
     found: list[Rule] = []
     weights: list[float] = []
     for group, share in groups:

@@ -28,6 +28,19 @@ def clone(d: Draft) -> Proposal | None:
 VALUES.append(clone)
 
 
+def copy(d: Draft) -> Proposal | None:
+    name = d.pick()
+    return (
+        (d.rng.choice(("{0}.clone()", "{0}.clone(memory_format=torch.contiguous_format)")), (name,), 1)
+        if name
+        else None
+    )
+
+
+COPIES: list[Rule] = [copy]
+"""For programs that are about copies."""
+
+
 @_value
 def binary(d: Draft) -> Proposal | None:
     name = d.pick()

@@ -7,7 +7,6 @@ import math
 import torch
 
 from tools.fuzz.generate import Draft, Proposal, Rule
-from tools.fuzz.judge import offsets
 from tools.fuzz.program import DTYPES
 
 VIEWS: list[Rule] = []
@@ -237,16 +236,7 @@ def as_strided(d: Draft) -> Proposal | None:
     if need > last - first:
         return None
     offset = d.rng.randint(first, last - need)
-    if not d.options.between_elements and not _among_elements(d, name, d.names[name].as_strided(sizes, strides, offset)):
-        return None
     return f"{{0}}.as_strided({sizes}, {strides}, {offset})", (name,), 1
-
-
-def _among_elements(d: Draft, name: str, view: torch.Tensor) -> bool:
-    """Whether a view meets only bytes that are elements of some argument, or of fresh memory."""
-    storage = d.names[name].untyped_storage()._cdata
-    given = [t for t in (d.names[a] for a in d.program.parameters) if t.untyped_storage()._cdata == storage]
-    return not given or set(offsets(view)) <= {int(byte) for t in given for byte in offsets(t)}
 
 
 @_view

@@ -29,7 +29,7 @@ def _arguments() -> argparse.ArgumentParser:
     run.add_argument("--limit", type=int, default=6, help="samples per entry and dtype")
     run.add_argument("--part", type=int, default=1, metavar="N", help="only every N-th unit of the list")
     run.add_argument("--dtype", action="append", help="only this type, such as float32; may be repeated")
-    run.add_argument("--variant", action="append", help="only this variant: function, in-place or out; may be repeated")
+    run.add_argument("--variant", action="append", help="only this variant: function, in-place, out or overload; may be repeated")
     run.add_argument("--show", action="store_true", help="print every verdict that is not passed")
     run.add_argument("--journal", type=Path, default=JOURNAL, help="where results go as they come")
     report = commands.add_parser("report", help="write docs/opinfo.json and docs/operators.md from the journal; print the figures")
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     from tools.opinfo import page, results
 
     if options.command == "report":
-        found = results.summarise(results.read_journal(options.journal))
+        found = results.summarise(results.read_journal(options.journal), results.work(options.journal))
         if not options.no_write:
             results.write(found)
             page.write(found)
@@ -60,10 +60,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
+    from tools.opinfo.core_samples import CORE
     from tools.opinfo.runner import Unit, run, units
     from tools.opinfo.samples import entries
 
-    names = [n for n in entries() if not options.patterns or any(fnmatch.fnmatchcase(n, p) for p in options.patterns)]
+    names = [n for n in (*entries(), *CORE) if not options.patterns or any(fnmatch.fnmatchcase(n, p) for p in options.patterns)]
     work = [
         unit
         for unit in units(names)
@@ -88,8 +89,9 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
     with journal.open("a") as file, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(work))
-        for unit, verdicts in run(work, children=options.children, limit=options.limit):
-            print(json.dumps({"unit": asdict(unit), "verdicts": [asdict(v) for v in verdicts]}), file=file, flush=True)
+        for unit, verdicts, seconds in run(work, children=options.children, limit=options.limit):
+            item = {"unit": asdict(unit), "seconds": seconds, "verdicts": [asdict(v) for v in verdicts]}
+            print(json.dumps(item), file=file, flush=True)
             counts.update(v.kind for v in verdicts)
             progress.update(task, advance=1, description=_line(counts))
             if options.show:

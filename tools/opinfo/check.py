@@ -5,9 +5,10 @@ What eager itself refuses is no sample. A batch that the compiler refuses is tri
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compiler
 from compiler.errors import CompileError
 from compiler.frontend.schemas import overload_name
+from tools.opinfo.core_samples import CORE, core_samples
+from tools.opinfo.distributions import compare_draws
 from tools.opinfo.judge import Call, Seen, compare
-from tools.opinfo.samples import Sample, samples, variant
+from tools.opinfo.samples import Sample, flowing, samples, variant
 
 XLA_FLAGS = {"xla_backend_optimization_level": 0}
 
@@ -35,13 +38,13 @@ class Verdict:
     overloads: tuple[str, ...] = ()
 
 
-def check(entry: OpInfo, name: str, dtype: torch.dtype, which: str, limit: int) -> list[Verdict]:
-    """The verdicts of an entry's samples of one dtype and variant."""
+def check(entry: OpInfo | None, name: str, dtype: torch.dtype, which: str, limit: int) -> list[Verdict]:
+    """The verdicts of an entry's samples of one dtype and variant; no entry, the calls of a core overload."""
     try:
-        chosen = samples(entry, dtype, limit)
+        chosen = core_samples(name, dtype) if entry is None else samples(entry, dtype, limit)
     except Exception as error:  # the entry's generator needs what this machine lacks
         return [Verdict("skipped", f"no samples: {type(error).__name__}")]
-    if which != "function":
+    if entry is not None and which != "function":
         chosen = [made for sample in chosen if (made := variant(entry, sample, which)) is not None]
     runs: list[_Run] = []
     verdicts: list[Verdict] = []
@@ -51,10 +54,33 @@ def check(entry: OpInfo, name: str, dtype: torch.dtype, which: str, limit: int) 
         except _EagerRefuses:
             continue
         if run.random:
-            verdicts.append(Verdict("skipped", "random", str(sample)))
+            verdicts.append(_drawn(run))
         else:
             runs.append(run)
     return verdicts + _judge(runs)
+
+
+def _drawn(run: _Run) -> Verdict:
+    """The verdict of a random sample, which is compiled alone: each draw goes on where the last one ended."""
+    sample = run.sample
+    try:
+        with warnings.catch_warnings(), flowing():
+            warnings.simplefilter("ignore")
+            executable = compiler.compile(lambda *tensors: sample(*tensors), run.fresh(), xla_flags=XLA_FLAGS)
+
+            def draw(function: Any, seed: Any, number: int) -> Seen:
+                tensors = run.fresh()
+                if number >= 0:
+                    seed(number)
+                with torch.no_grad():
+                    return Seen.of(function(*tensors), tensors)
+
+            kind, text = run.draws(
+                functools.partial(draw, sample, torch.manual_seed), functools.partial(draw, executable, executable.manual_seed)
+            )
+    except Exception as error:
+        kind, text = "refused" if isinstance(error, CompileError) else "crashed", reason(error)
+    return Verdict(kind, text, str(sample) if text else "", run.overloads)
 
 
 def _judge(runs: Sequence[_Run]) -> list[Verdict]:
@@ -106,15 +132,22 @@ class _Run:
         except Exception as error:
             raise _EagerRefuses from error
         self.expected = Seen.of(result, tensors)
-        self.overloads = tuple(recorder.seen)
+        own = {entry: None} if entry in CORE else {}  # a composite one is never dispatched under its name
+        self.overloads = tuple(recorder.seen | own)
         self.random = recorder.random
 
     def fresh(self) -> list[torch.Tensor]:
         return copies(self.sample.tensors)
 
     def compare(self, got: Seen) -> tuple[str, str]:
+        return compare(self._call(), self.expected, got, self.fresh())
+
+    def draws(self, eager: Callable[[int], Seen], compiled: Callable[[int], Seen]) -> tuple[str, str]:
+        return compare_draws(self._call(), eager, compiled, self.fresh())
+
+    def _call(self) -> Call:
         args, kwargs = self.sample.arguments(self.fresh())
-        return compare(Call(self.entry, args, kwargs, self._wide), self.expected, got, self.fresh())
+        return Call(self.entry, args, kwargs, self._wide)
 
     def _wide(self) -> Seen | None:
         """What eager makes of the sample with floats of the next wider type."""

@@ -34,14 +34,14 @@ elements, so positions are compared by the elements they point at."""
 
 
 FACTORS: dict[str, Callable[[Sequence[torch.Tensor]], torch.Tensor]] = {
-    "linalg.svd": lambda f: _product(f[0], f[1], f[2]),
-    "svd": lambda f: _product(f[0], f[1], f[2].mH),
-    "linalg.eigh": lambda f: _product(f[1], f[0], f[1].mH),
+    "linalg.svd": lambda f: product(f[0], f[1], f[2]),
+    "svd": lambda f: product(f[0], f[1], f[2].mH),
+    "linalg.eigh": lambda f: product(f[1], f[0], f[1].mH),
 }
 """Entries whose factors are unique up to signs only: compared by their product and by the numbers in the middle."""
 
 
-def _product(left: torch.Tensor, middle: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def product(left: torch.Tensor, middle: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     count = middle.shape[-1]
     return (left[..., :count] * middle.unsqueeze(-2)) @ right[..., :count, :]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
 
@@ -18,7 +20,9 @@ DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 OTHER = (torch.complex64, torch.float64, torch.float16, torch.int32)
 """Taken, the first that fits, for an entry that supports none of DTYPES."""
 
-VARIANTS = ("function", "in-place", "out")
+VARIANTS = ("function", "in-place", "out", "overload")
+"""The last are calls of core ATen overloads (`core_samples`), which are no entries of `op_db`."""
+
 LIMIT = 6
 """Samples per entry and dtype."""
 
@@ -28,11 +32,18 @@ LARGEST = 1 << 16
 
 def entries() -> dict[str, OpInfo]:
     """Every entry by its full name."""
-    return {full_name(entry): entry for entry in op_db}
+    return {full_name(entry): entry for entry in common_methods_invocations.op_db}
 
 
 def full_name(entry: OpInfo) -> str:
     return f"{entry.name}.{entry.variant_test_name}" if entry.variant_test_name else entry.name
+
+
+@contextlib.contextmanager
+def flowing() -> Iterator[None]:
+    """Entries that draw start PyTorch's stream again in each call; here they go on with it."""
+    with mock.patch.object(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs)):
+        yield
 
 
 def dtypes(entry: OpInfo) -> list[torch.dtype]:

@@ -79,7 +79,7 @@ def _view(source: OutputSource, bindings: Sequence[Binding]) -> View | None:
 
 def bindings_of(host: HostProgram) -> list[Binding]:
     attribute = cast(Bindings, host.function.attributes["alias.bindings"])
-    return [Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy)  # type: ignore[arg-type]
+    return [Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy, b.around)  # type: ignore[arg-type]
             for b in attribute.data]  # fmt: skip
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from compiler.transforms.rewrite_devices import Retargeting
+
 Form = Literal["text", "device", "other"]
 """How a device is spelled: as text, as an object, or as something that stands for one (None, a node)."""
 
@@ -123,28 +125,25 @@ class DeviceRewriterPass:
         """
         target = str(kwargs.get("target_device", "xla"))
         try:
-            kind = torch.device(target).type
+            torch.device(target)
+            retargeting = Retargeting(target)
         except RuntimeError as error:
             raise RuntimeError(f"Device rewriting failed: {error}") from error
 
-        count = 0
-
         def change(form: Form, _value: Any) -> Any:
-            nonlocal count
-            count += 1
-            return torch.device(kind, 0) if form == "device" else target
+            return torch.device(*retargeting.numbered()) if form == "device" else retargeting.text()
 
         for graph in graphs_of(gm):
-            first = count
+            first = retargeting.count
             for node in graph.graph.nodes:
                 if node.op in ("call_function", "call_method"):
-                    before = count
+                    before = retargeting.count
                     call = map_devices(node, change)
-                    if count > before:
+                    if retargeting.count > before:
                         node.target, node.args, node.kwargs = call
-            if count > first:
+            if retargeting.count > first:
                 graph.recompile()
-        return gm, {"rewrite_count": count}
+        return gm, {"rewrite_count": retargeting.count}
 
 
 __all__ = ["Call", "DeviceRewriterPass", "devices_of", "graphs_of", "map_devices"]

@@ -12,17 +12,18 @@ from xdsl.context import Context
 from compiler.errors import CompileError
 from compiler.export.hlo import to_hlo
 from compiler.frontend.constants import constant_data
-from compiler.frontend.kernels import nki_values
+from compiler.frontend.kernels import READERS, KernelReader, on_values
 from compiler.integrations.vllm_neuron.host import import_host
 from compiler.integrations.vllm_neuron.manager import clean_name
 from compiler.integrations.vllm_neuron.replica_groups import groups_in
 from compiler.lowering.module import lower
+from compiler.process_groups import resolve_process_group, this_rank
 from compiler.targets.neuron import check
 from compiler.targets.neuron_module import finish_for_neuron
 from compiler.transforms.decompose import Decompose
 from compiler.transforms.flat_interface import flatten_interface
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
-from compiler.transforms.resolve_replica_groups import resolve_replica_groups
+from compiler.transforms.resolve_replica_groups import Permutations, resolve_replica_groups
 from compiler.transforms.scatters_to_inserts import scatters_to_inserts
 from compiler.transforms.seed_parameter import NAME as SEED
 from compiler.transforms.seed_parameter import add_seed_parameter
@@ -55,9 +56,11 @@ def convert_fx_to_hlo(
     example_inputs: Sequence[Any] | None = None,
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    permutations: Permutations | None = None,
+    kernels: Sequence[KernelReader] = (),
 ) -> bytes:
     """`convert(...).proto`."""
-    return convert(gm, example_inputs, aliasing_map, replica_groups).proto
+    return convert(gm, example_inputs, aliasing_map, replica_groups, permutations, kernels).proto
 
 
 def convert(
@@ -65,6 +68,8 @@ def convert(
     example_inputs: Sequence[Any] | None = None,
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    permutations: Permutations | None = None,
+    kernels: Sequence[KernelReader] = (),
 ) -> HloProgram:
     """Lower a graph that the passes have made pure.
 
@@ -74,16 +79,25 @@ def convert(
 
     Args:
         example_inputs: real or fake tensors; without them, the placeholders' metadata.
-        replica_groups: partition of the world by process group; by default what the replica groups pass stored.
+        replica_groups: partition of the world by process group; by default what the replica groups pass stored, and for other
+            groups the regular partition that the live process group shows.
+        permutations: the permutations of ranks in use, by process group (`resolve-replica-groups` says when they are needed).
+        kernels: readers of other toolkits' kernel operators.
         aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`).
 
     Raises:
         UnsupportedError: something has no lowering, or the Neuron compiler does not accept it; all of it is listed.
         CompileError: the aliasing map is wrong.
     """
-    host = import_host(gm, example_inputs, kernels=(nki_values,), draws=True)
+    host = import_host(gm, example_inputs, kernels=tuple(map(on_values, (*kernels, *READERS))), draws=True)
     module, function = host.program.module, host.function
-    resolve_replica_groups(module, groups_in(gm) if replica_groups is None else replica_groups)
+    resolve_replica_groups(
+        module,
+        groups_in(gm) if replica_groups is None else replica_groups,
+        resolver=resolve_process_group,
+        permutations=permutations,
+        rank=this_rank(),
+    )
     make_out_of_place(function, carriers=False)
     position_of = {n: host.position(n) for n in range(len(host.inputs))}
     argument_of = {position: n for n, position in position_of.items() if position >= 0}

@@ -20,14 +20,15 @@ from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Handle
 from compiler.frontend.importer import Importer
 from compiler.frontend.inputs import Captured
-from compiler.frontend.kernels import READERS, KernelReader, is_kernel
+from compiler.frontend.kernels import READERS, KernelReader
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import captured_graph
 from compiler.integrations.vllm_neuron.devices import Call, map_devices
 from compiler.locations import node_name
 from compiler.program import Leaf, Program
 from compiler.reference import entry
-from dialects.fx import CallOp
+from dialects.calls import HandleCall
+from dialects.nki import KernelCall
 from dialects.types import geometry
 
 NEUTRAL = "cpu"
@@ -44,6 +45,7 @@ class HostProgram:
         inputs: per argument of the program, its placeholder, or None for a constant and for random state.
         env: what each node of the graph evaluates to.
         outputs: the flat results of the graph.
+        kernels: readers of kernel calls.
     """
 
     gm: fx.GraphModule
@@ -52,6 +54,7 @@ class HostProgram:
     inputs: list[fx.Node | None]
     env: dict[fx.Node, Any]
     outputs: tuple[Leaf, ...]
+    kernels: Sequence[KernelReader] = READERS
 
     @property
     def function(self) -> FuncOp:
@@ -93,7 +96,8 @@ def import_host(
     by_name = {node.name: node for node in placeholders}
     inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
     nothing = next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0] is None
-    return HostProgram(gm, program, placeholders, inputs, importer.env, () if nothing else program.out_leaves)
+    outputs = () if nothing else program.out_leaves
+    return HostProgram(gm, program, placeholders, inputs, importer.env, outputs, kernels)
 
 
 class _NeuronImporter(Importer):
@@ -180,8 +184,8 @@ def find_writes(host: HostProgram) -> Writes:
     writes = Writes({}, {})
     arguments = list(host.function.body.block.args)
     for op in host.function.body.block.ops:
-        written = op.effects.writes() if isinstance(op, CallOp) else None
-        if not isinstance(op, CallOp) or not written:
+        written = op.effects.writes() if isinstance(op, HandleCall) else None
+        if not isinstance(op, HandleCall) or not written:
             continue
         node = nodes.get(node_name(op.location))
         for operand in written:
@@ -190,9 +194,11 @@ def find_writes(host: HostProgram) -> Writes:
                 writes.kernels.pop(argument, None)
             if place.argument >= 0:
                 _refuse_sharing(host, memories, place.argument, node)
+                if place.memory.around is op:
+                    _refuse_around(host, place.argument, node)
                 owner = arguments[place.argument]
                 whole = _same_window(owner.type, op.args[operand].type)
-                if node is not None and whole and is_kernel(op.target.data) and op.value is not None:
+                if node is not None and whole and isinstance(op, KernelCall) and op.value is not None:
                     outputs = op.value.data.outputs
                     result = next(r for r, o in enumerate(outputs) if o.kind == "write" and o.index == operand)
                     writes.kernels[place.argument] = Write(node, result)
@@ -226,6 +232,15 @@ def _refuse_sharing(host: HostProgram, memories: Memories, argument: int, node: 
             f"inputs {' and '.join(sharing)} share memory and it is written, but a pure graph takes them as independent",
             location=where, node=name, hint="pass the whole tensor once and take the views inside the program",
         )  # fmt: skip
+
+
+def _refuse_around(host: HostProgram, argument: int, node: fx.Node | None) -> None:
+    raise UnsupportedError(
+        f"memory around the elements of input {host.program.arguments[argument].name} is written, and a result brings back "
+        "its elements only",
+        location=str(node_source(node) or "") if node is not None else "", node=node.name if node is not None else "",
+        hint="pass the whole tensor and take the view inside the program",
+    )  # fmt: skip
 
 
 def fake_mode_of(placeholders: Sequence[fx.Node]) -> tuple[Any, torch.device | None, tuple[str, ...]]:

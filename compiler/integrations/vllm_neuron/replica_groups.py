@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from compiler.frontend.collectives import NAMESPACES
 from compiler.integrations.vllm_neuron.devices import graphs_of
-from compiler.transforms.resolve_replica_groups import NAMESPACES, Groups, checked, partition
+from compiler.process_groups import checked, resolve_process_group
+from dialects.collective import Partition
 
-GroupResolver = Callable[[str], Groups]
+GroupResolver = Callable[[str], Partition]
 """Group name -> the partition of the world into groups like this one."""
 
 
@@ -32,7 +33,7 @@ class CollectiveReplicaGroupsPass:
             RuntimeError: the partition that a group belongs to is unknown.
         """
         given: dict[str, Any] = dict(kwargs.get("replica_groups") or {})
-        known: dict[str, Groups] = {}
+        known: dict[str, Partition] = {}
         count = 0
         for graph in graphs_of(gm):
             for node in graph.graph.nodes:
@@ -60,7 +61,7 @@ def group_name(node: fx.Node) -> str | None:
     for position, formal in enumerate(overload._schema.arguments):
         if formal.name == "group_name":
             found = node.args[position] if position < len(node.args) else node.kwargs.get("group_name")
-            return str(found)
+            return str(getattr(found, "group_name", found))  # newer PyTorch passes the group itself
     return None
 
 
@@ -73,20 +74,3 @@ def groups_in(gm: fx.GraphModule) -> dict[str, list[list[int]]]:
             if name is not None and "replica_groups" in node.meta:
                 found[name] = node.meta["replica_groups"]
     return found
-
-
-def resolve_process_group(name: str) -> Groups:
-    """The partition that a process group of this process is part of, from the regular pattern that the group shows.
-
-    Every rank sees only its own group; a regular pattern is the same seen from each of them.
-
-    Raises:
-        RuntimeError: there is no process group.
-        UnsupportedError: its siblings cannot be told.
-    """
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        raise RuntimeError("torch.distributed is not initialised; pass replica_groups={name: [[ranks], ...]}")
-    group: Any = torch._C._distributed_c10d._resolve_process_group(name)  # type: ignore[arg-type]
-    return partition(tuple(dist.get_process_group_ranks(group)), dist.get_world_size())

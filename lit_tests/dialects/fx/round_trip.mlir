@@ -12,7 +12,7 @@ func.func @main(%kv: memref<8x4xf32, strided<[4, 1], offset: 4>> {alias.root = #
   %3 = fx.call "mylib.many.default"(%x, [1, none, [%pos]], -1.0e-30, nan, key = complex(0.5, ninf), layout = @"layout:strided") effects<unknown> results<may> : (memref<1x4xf32>, memref<1xi64>) -> memref<1x4xf32>
   func.return %1, %2 : memref<1x4xf32, strided<[4, 1], offset: 4>>, memref<f64>
 }
-func.func @values(%x: tensor<8xf32>) -> tensor<8xf32> attributes {alias.bindings = #alias.bindings<"x\22y" buffer in 0 "f32" [2, 4] strides [1, 2] written, "u" input unused "i64" [] strides []>, alias.table = #alias.table<0 = 0>, alias.plan = #alias.plan<argument 1, argument_view 0 "f32" lazy "neg" [2] strides [4] offset 1, output 0>} {
+func.func @values(%x: tensor<8xf32>) -> tensor<8xf32> attributes {alias.bindings = #alias.bindings<"x\22y" buffer in 0 "f32" [2, 4] strides [1, 2] written, "w" input in 0 "f32" [2] strides [4] offset 1 written around, "u" input unused "i64" [] strides []>, alias.table = #alias.table<0 = 0>, alias.plan = #alias.plan<argument 1, argument_view 0 "f32" lazy "neg" [2] strides [4] offset 1, output 0>} {
   %0 = fx.extract %x <[2, 2] strides [1, 4] offset 2> : tensor<8xf32> -> tensor<2x2xf32>
   %1 = fx.insert %0 into %x <[2, 2] strides [1, 4]> : tensor<2x2xf32> into tensor<8xf32> -> tensor<8xf32>
   func.return %1 : tensor<8xf32>
