@@ -186,6 +186,34 @@ def test_operators_of_others_see_strides_unless_they_say_otherwise(operators, na
         assert re.search(reason, remark.reason)
 
 
+@pytest.mark.parametrize("changed", ["copy", "source", "before", "view"])
+@pytest.mark.parametrize("how", ["t_", "resize_", "set_"])
+def test_a_tensor_that_is_another_one_later_is_no_other_tensor(changed: str, how: str):
+    """An in-place change of shape or storage is made to the object: the copy and its source must not become one."""
+
+    def hand() -> Hand:
+        h = Hand("x")
+        y = h.f(A.sin.default, h.ins[0])
+        other = h.f(A.cos.default, h.ins[0])
+
+        def change(node: torch.fx.Node) -> None:
+            h.m("t_", node) if how == "t_" else h.m("resize_", node, (2, 2)) if how == "resize_" else h.f(A.set_.source_Tensor, node, other)
+
+        if changed == "before":
+            change(y)
+        c = h.f(A.clone.default, y)
+        if changed in ("copy", "source"):
+            change(c if changed == "copy" else y)
+        read = h.f(A.t.default, c) if changed == "view" else c
+        return h.out((h.f(A.cumsum.default, read, 0), h.f(A.cumsum.default, y, 0)))
+
+    case = FxCase("reshaped", "clone", hand, lambda: (torch.arange(6.0).reshape(2, 3),), "", "", style="hand")
+    gone = removed(case, ())
+    assert gone == (changed == "view") or (changed == "before" and gone <= 1)
+    for remark in eliminate_clones(case.build(), case.inputs()).kept if changed == "copy" else ():
+        assert re.search("set__|resize_|t_", remark.reason) and "may change shape, strides or storage of clone_default" in remark.reason
+
+
 @pytest.mark.parametrize("value, gone", [("its own", 1), ("another", 0)])
 def test_a_donated_input_that_gets_its_own_value_back_is_not_updated(value: str, gone: int):
     """The program stores into the input what the input holds; the copy may live there afterwards."""

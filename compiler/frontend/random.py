@@ -41,9 +41,9 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
     def draw(size: Sequence[int]) -> torch.Tensor:
         return torch.ops.fx2hlo.random_bits.default(stream, list(size))
 
-    out = op._schema.is_mutable and facts(op).twin is not None and any(a.is_out for a in op._schema.arguments)
-    if out:
-        pure = overload(facts(op).twin.target)
+    twin = facts(op).twin if op._schema.is_mutable and any(a.is_out for a in op._schema.arguments) else None
+    if twin is not None:
+        pure = overload(twin.target)
         return lambda *args, out, **kwargs: out.copy_(pure(*args, **kwargs))
     rule = _RULES.get(op)
     if rule is not None:

@@ -92,7 +92,9 @@ def eliminate_clones(
         return _objection(op, source, result, imported)
 
     if hoist_reads:
-        plan, moves = plan_with_hoisting(imported.function, objective, objection, lambda op: _node_is(op, imported))
+        plan, moves = plan_with_hoisting(
+            imported.function, objective, objection, lambda op: _node_is(op, imported) and not imported.reshaped
+        )
         for move in moves:
             for op in move.ops:
                 imported.node_of[move.before].prepend(imported.node_of[op])
@@ -163,6 +165,12 @@ def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imp
             return "it is not all that its node returns"
     if any(_input(imported.node_of[op], value, imported) is None for value in op.args):
         return "what it copies is no operand of its node"
+    node = imported.node_of[op]
+    for part in (node, *node.all_input_nodes):
+        handle = imported.env[part]
+        change = imported.reshaped.get(handle) if isinstance(handle, Handle) else None
+        if change is not None and change > node:
+            return f"{change.name} may change shape, strides or storage of {part.name} in place"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
         return ""
     user = _chooses_by_strides(imported.node_of[op], imported)
@@ -246,8 +254,15 @@ class _Editor:
             self.removed.append(node.name)
 
     def finish(self) -> None:
-        """Recompute the metadata of views and in-place results of what is gone."""
+        """Recompute the metadata of views and in-place results of what is gone.
+
+        An operand that changes its shape or storage in place was something else than its metadata say when the node ran;
+        then the node's own stay as they were.
+        """
         for node in self.graph.nodes:
+            values = [self.imported.env.get(source) for source in node.all_input_nodes]
+            if any(isinstance(value, Handle) and value in self.imported.reshaped for value in values):
+                continue
             if node.op in ("call_function", "call_method") and id(_root(self.imported.env.get(node))) in self.moved:
                 for key in METADATA:
                     if key in node.meta:
