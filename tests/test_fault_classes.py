@@ -34,7 +34,7 @@ from compiler.integrations.vllm import PassContext
 from compiler.integrations.vllm_ir import InterchangeableOp, Provider
 from compiler.integrations.vllm_lowering import functionalize
 from compiler.integrations.vllm_neuron import CollectiveReplicaGroupsPass, cache_key, convert_fx_to_hlo, run_passes
-from compiler.transforms.resolve_replica_groups import partition
+from compiler.process_groups import partition
 
 FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     "lost write": {

@@ -23,7 +23,7 @@ from fx_oracle import Hand  # noqa: E402
 
 import compiler  # noqa: E402
 from compiler.integrations.vllm_neuron import CollectiveReplicaGroupsPass, cache_key, convert_fx_to_hlo, run_passes  # noqa: E402
-from compiler.transforms.resolve_replica_groups import partition  # noqa: E402
+from compiler.process_groups import partition  # noqa: E402
 from compiler.validation.artifact import check_artifact  # noqa: E402
 
 GROUPS = ((0, 4), (1, 5), (2, 6), (3, 7))

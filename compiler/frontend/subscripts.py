@@ -65,7 +65,8 @@ class Subscripts(TorchFunctionMode):
                 f"Tensor.{func.__name__} takes the elements of a tensor out of the program",
                 hint="keep it a tensor, or pass the array in as one",
             )
-        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
+        subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+        if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
             raise UnsupportedError("a subscript is a number from data", hint="index with the tensor, not with its item()")
         if func == torch.Tensor.__getitem__ and self._recording():
             key = _key(args[1])
