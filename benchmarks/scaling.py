@@ -1,6 +1,9 @@
 """How the passes grow with the program: n pools written once each, and one pool with n writes, views and reads.
 
-    python benchmarks/scaling.py [--sizes 100 200 400 800 1600 3200]
+    python benchmarks/scaling.py [--sizes 100 200 400 800 1600 3200] [--drop-in]
+
+With --drop-in: the whole Neuron pipeline instead, pass by pass and then HLO, on the handed graph of n pools, each written
+through two views and read after each write.
 
 CPU time per graph node, the best of two runs. The exponent is the slope of log(time) over log(nodes) over the whole
 range: 1 is linear.
@@ -12,8 +15,10 @@ import argparse
 import gc
 import math
 import operator
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +33,6 @@ from compiler.reference import entry
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 
 Case = tuple[fx.GraphModule, list[torch.Tensor]]
-STAGES = ("import", "out of place", "StableHLO")
 
 
 def separate_pools(n: int) -> Case:
@@ -73,23 +77,52 @@ def once(case: Case) -> dict[str, float]:
     return times
 
 
+def handed_pools(n: int) -> Case:
+    """The graph that the handed oracle makes."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "cases"))
+    from fx_oracle import scaling_graph
+
+    return scaling_graph(n)
+
+
+def drop_in(case: Case) -> dict[str, float]:
+    """The passes for the Neuron host, each by its name, then HLO, then the sum."""
+    from compiler.integrations.vllm_neuron import convert_fx_to_hlo, get_default_pass_manager
+
+    gm, inputs = case
+    times: dict[str, float] = {}
+    found: dict[str, Any] = {}
+    for each in get_default_pass_manager().passes:
+        times[each.name], (gm, found[each.name]) = measure(lambda each=each, gm=gm: each.run(gm, example_inputs=inputs, **found))
+    io_map = found["aliasing_output_rewrite"]["io_map"]
+    times["HLO"], _ = measure(lambda: convert_fx_to_hlo(gm, inputs, io_map))
+    times["all"] = sum(times.values())
+    return times
+
+
+def grow(make: Callable[[int], Case], run: Callable[[Case], dict[str, float]], sizes: Sequence[int]) -> Table:
+    """Time per node of each stage, the best of two runs, at each size."""
+    nodes, times = [], []
+    run(make(2))  # what is loaded and cached when first needed
+    for n in sizes:
+        nodes.append(len(make(n)[0].graph.nodes))
+        runs = [run(make(n)) for _ in range(2)]
+        times.append({stage: min(one[stage] for one in runs) for stage in runs[0]})
+    table = Table("stage", *(f"n={n}" for n in sizes), "exponent", title=f"{make.__name__}: us of CPU time per node")
+    for stage in times[0]:
+        cells = [f"{1e6 * t[stage] / count:.0f}" for t, count in zip(times, nodes, strict=True)]
+        slope = math.log(times[-1][stage] / times[0][stage]) / math.log(nodes[-1] / nodes[0])
+        table.add_row(stage, *cells, f"{slope:.2f}")
+    return table
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 3200])
-    sizes = options.parse_args().sizes
-    for make in (separate_pools, one_pool):
-        nodes, times = [], []
-        for n in sizes:
-            case = make(n)
-            nodes.append(len(case[0].graph.nodes))
-            runs = [once(case) for _ in range(2)]
-            times.append({stage: min(run[stage] for run in runs) for stage in STAGES})
-        table = Table("stage", *(f"n={n}" for n in sizes), "exponent", title=f"{make.__name__}: us of CPU time per node")
-        for stage in STAGES:
-            cells = [f"{1e6 * t[stage] / count:.0f}" for t, count in zip(times, nodes, strict=True)]
-            slope = math.log(times[-1][stage] / times[0][stage]) / math.log(nodes[-1] / nodes[0])
-            table.add_row(stage, *cells, f"{slope:.2f}")
-        Console().print(table)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 3200])
+    parser.add_argument("--drop-in", action="store_true", help="the whole pipeline for the Neuron host")
+    options = parser.parse_args()
+    for make in (handed_pools,) if options.drop_in else (separate_pools, one_pool):
+        Console().print(grow(make, drop_in if options.drop_in else once, options.sizes))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,9 @@ PASSES: dict[str, Entry] = {
     "resolve-replica-groups": Entry(
         "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
     ),
+    "scatters-to-inserts": Entry(
+        "compiler.transforms.scatters_to_inserts:ScattersToInserts", "make functional scatters of slices inserts of windows"
+    ),
     "seed-parameter": Entry(
         "compiler.transforms.seed_parameter:SeedParameter", "replace the hidden random state by a seed, the last parameter"
     ),

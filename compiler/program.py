@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One leaf of an input or output tree: tensor number `index`, or a Python constant."""
+    """One leaf of an input or output tree: tensor number `index`, or a Python constant.
+
+    An output leaf may be the `number` in a 0-d tensor: what `item()` gives.
+    """
 
     index: int = -1
     constant: Any = None
+    number: bool = False
 
     @property
     def is_tensor(self) -> bool:

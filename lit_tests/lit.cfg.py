@@ -19,4 +19,5 @@ config.test_exec_root = os.path.join(root, "build", "lit")
 config.suffixes = [".mlir"]
 config.test_format = InProcess({"%opt": "compiler.driver:main"})
 config.environment["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 config.substitutions.append(("%opt", f"{sys.executable} {root}/tools/compiler-opt"))

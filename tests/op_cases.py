@@ -494,6 +494,24 @@ def creation_cases() -> list[Case]:
             for ends, base in (((0, 2, 4), 10.0), ((1, 1.2, 2), 10.0), ((-2, 1, 5), 2.0), ((3, 0, 1), 10.0))]  # fmt: skip
 
 
+def narrow_cases() -> list[Case]:
+    """Where 16-bit floats are rounded between the steps of an operator: to the bit."""
+    cases = []
+    for d in (bf16, f16):
+        x, y = t(256, dtype=d, low=-30, high=30), t(256, dtype=d, seed=1, low=-30, high=30)
+        whole = t(256, dtype=i64, seed=2, low=-1000, high=1000)
+        others = (y, whole, torch.tensor(777), torch.tensor(0.3), torch.tensor(0.3, dtype=f64), 0.3, 7)
+        for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "floor_divide", "remainder.Tensor", "fmod.Tensor"):
+            numbers = 2 if name[:3] in ("add", "sub", "mul", "div") else 0
+            cases += [case(name, x, other) for other in others[: 5 + numbers]]
+            cases += [case(name, other, x) for other in others[1:5]]
+        cases += [case(name, x, other, alpha=0.3) for name in ("add.Tensor", "sub.Tensor") for other in (y, whole)]
+        cases += [case("div.Tensor_mode", x, y, rounding_mode=mode) for mode in ("floor", "trunc")]
+        cases += [case("div.Tensor_mode", whole, y, rounding_mode="floor"), case("rsqrt", x.abs())]
+        cases += [case("xlogy.Tensor", x, y.abs()), case("atan2", whole, x), case("hypot", x, whole)]
+    return [Case(c.target, c.args, c.kwargs, (0.0, 0.0)) for c in cases]
+
+
 def special_cases() -> list[Case]:
     grid = torch.linspace(-4.3, 20, 31)
     degrees = torch.arange(-1, 9).to(f32)[:, None]
@@ -514,6 +532,7 @@ def special_cases() -> list[Case]:
 FAMILIES = {
     "linear algebra": linear_algebra_cases(),
     "creation": creation_cases(),
+    "narrow": narrow_cases(),
     "special": special_cases(),
     "elementwise": elementwise_cases(),
     "shaping": shaping_cases(),

@@ -173,7 +173,7 @@ def test_groups_are_listed_the_same_on_every_rank() -> None:
     (proto,) = protos
     (op,) = (i for c in read_module(proto).computations for i in c.instructions if i.opcode == "all-reduce")
     assert op.replica_groups == tuple(map(tuple, TWOS))
-    assert not op.compact_groups
+    assert not op.newer_fields
 
 
 # -- permutations ------------------------------------------------------------------------------------
@@ -310,3 +310,16 @@ def test_channels_are_the_same_in_every_process() -> None:
     assert found[0] == found[1]
     instructions = [i for c in read_module(found[0]).computations for i in c.instructions]
     assert sorted(i.channel_id for i in instructions if i.channel_id) == [1, 2, 3, 4, 5]
+
+
+def test_a_collective_that_stores_its_result() -> None:
+    x = inputs(2)
+    h = Hand("x", "out")
+    value = h.f(C.all_gather_into_tensor_out.default, h.ins[0], 4, "g", out=h.ins[1])
+    h.f(C.wait_tensor.default, value)
+    gm = h.out((h.m("neg", h.ins[1]),)).module()
+    gm, metadata = run_passes(gm, example_inputs=[x[0], torch.zeros(8, 3)], replica_groups={"g": FOURS})
+    assert metadata["aliasing_output_rewrite"]["io_map"] == {1: 1}
+    outs = replicas.run(convert_fx_to_hlo(gm, [x[0], torch.zeros(8, 3)], {1: 1}), [[a, torch.zeros(8, 3)] for a in x])
+    assert torch.equal(outs[6][1], torch.cat(x[4:]))
+    assert torch.equal(outs[6][0], -torch.cat(x[4:]))

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from copies import state_copies
+from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.map import map as map_
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.utils import _pytree as pytree
@@ -16,9 +18,9 @@ from xdsl.context import Context
 
 import compiler
 from compiler.compilation import mark_donated
-from compiler.errors import UnsupportedError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
+from compiler.integrations.dynamo import fx2hlo
 from compiler.ir_text import parse
 from compiler.reference import run_handles, run_values
 from compiler.transforms.eliminate_clones import EliminateClones
@@ -114,6 +116,75 @@ def recurrence(x: torch.Tensor, w: torch.Tensor) -> Any:
     return scan(cell, (torch.zeros(3), torch.zeros(())), x)
 
 
+def rows(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """A map with several results, and a tensor from outside."""
+    return map_(lambda row, w: (row * w, row.sum()), x, w)
+
+
+def prefix(x: torch.Tensor) -> Any:
+    return associative_scan(lambda a, b: a * b + 1, x, 1, combine_mode="generic", reverse=True)
+
+
+def backwards(x: torch.Tensor) -> Any:
+    """A scan from the last column to the first."""
+    return scan(lambda c, column: (c + column, c * column), torch.zeros(2), x, dim=1, reverse=True)
+
+
+def turns(x: torch.Tensor, i: torch.Tensor) -> Any:
+    """A conditional inside a loop, whose branches write views of one memory from outside."""
+
+    def body(i: torch.Tensor) -> Any:
+        def even() -> torch.Tensor:
+            x[0].add_(1)
+            return i + 1
+
+        def odd() -> torch.Tensor:
+            x[:, 1].mul_(2)
+            return i + 2
+
+        return (torch.cond(i % 2 == 0, even, odd),)
+
+    return while_loop(lambda i: i < 5, body, (i,)), x[1] * 2
+
+
+def crossing_views(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    """The predicate is of memory just written; the branches write overlapping views, which are returned too."""
+    row, columns = x[:1], x[:, :2]
+    x.add_(1)
+
+    def then() -> torch.Tensor:
+        row.add_(1)
+        columns.mul_(2)
+        return columns.sum()
+
+    def otherwise() -> torch.Tensor:
+        columns.add_(1)
+        row.mul_(2)
+        return row.sum()
+
+    return torch.cond(torch.logical_and(x.sum() > 3, flag), then, otherwise), row, columns
+
+
+def nested_write(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    def inner() -> torch.Tensor:
+        x[0, 0].fill_(9)
+        return x[0].sum()
+
+    return torch.cond(flag, lambda: torch.cond(x[0, 1] > 0, inner, lambda: x.sum()), lambda: x.mean()), x
+
+
+def unchanged(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    """A branch that gives what it is given."""
+    return torch.cond(flag, lambda x: x + 1, lambda x: x, (x,))
+
+
+def loop_in_a_branch(x: torch.Tensor) -> Any:
+    def often(x: torch.Tensor) -> torch.Tensor:
+        return while_loop(lambda i, y: i < x.shape[1], lambda i, y: (i + 1, y * 2 + i), (torch.tensor(0), x))[1]
+
+    return torch.cond(x.sum() > 0, often, lambda x: x + 0.0, (x,))
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[torch.Tensor]]] = {
     "choose": (choose, (X, TRUE)),
     "choose-false": (choose, (X, FALSE)),
@@ -133,6 +204,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[torch.Tensor]]] = {
     "branch-in-a-loop": (branch_in_a_loop, (torch.tensor(0), X)),
     "running": (running, (X,)),
     "recurrence": (recurrence, (Y, torch.eye(3) * 0.5)),
+    "backwards": (backwards, (X,)),
+    "rows": (rows, (X, torch.tensor([1.0, 2.0, 3.0]))),
+    "prefix": (prefix, (X,)),
+    "turns": (turns, (X, torch.tensor(0))),
+    "crossing-views": (crossing_views, (X, TRUE)),
+    "crossing-views-false": (crossing_views, (X, FALSE)),
+    "nested-write": (nested_write, (X, TRUE)),
+    "unchanged": (unchanged, (X, FALSE)),
+    "loop-in-a-branch": (loop_in_a_branch, (X,)),
 }
 
 
@@ -286,8 +366,78 @@ def test_a_loop_must_not_change_shapes() -> None:
         compiler.compile(program, (torch.tensor(0), X))
 
 
-def test_unknown_higher_order_operators_are_refused() -> None:
-    from torch._higher_order_ops.map import map as map_
+def wrapped(program: Callable[..., Any]) -> torch.nn.Module:
+    class Wrapped(torch.nn.Module):
+        def forward(self, *args: torch.Tensor) -> Any:
+            return program(*args)
 
-    with pytest.raises(UnsupportedError, match="no form in the IR"):
-        compiler.compile(lambda x: map_(lambda row: row + 1, x), (X,))
+    return Wrapped()
+
+
+@pytest.mark.parametrize("name", ["closures", "write-in-a-branch", "backwards", "rows", "prefix", "turns", "crossing-views"])
+@pytest.mark.parametrize("road", ["pt2", "dynamo"])
+def test_the_other_roads(name: str, road: str, tmp_path: Any) -> None:
+    program, given = PROGRAMS[name]
+    mine, theirs = copy.deepcopy(list(given)), copy.deepcopy(list(given))
+    if road == "pt2":
+        torch.export.save(torch.export.export(wrapped(program), tuple(mine), strict=False), tmp_path / "program.pt2")
+        run = compiler.compile(tmp_path / "program.pt2", trust=True)
+    else:
+        torch._dynamo.reset()
+        run = torch.compile(program, backend=fx2hlo, fullgraph=True)
+    assert agree(run(*mine), program(*theirs))
+    assert agree(mine, theirs)
+
+
+def test_a_transform_in_an_exported_program() -> None:
+    """Two nested transforms, a view of state and a write behind them."""
+
+    class Pairs(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(2, 2))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            both = torch.vmap(torch.vmap(lambda a, b: (a * b).sum() + self.seen.sum(), (None, 0)), (0, None))(x, y)
+            self.seen.add_(both)
+            return both * 2
+
+    module = Pairs()
+    exe = compiler.compile(torch.export.export(copy.deepcopy(module), (X, Y), strict=False))
+    for _ in range(2):
+        assert agree(exe(X, Y), module(X, Y))
+        assert agree(exe.state["seen"], module.seen)
+
+
+def test_a_transform_that_is_refused_leaves_pytorch_as_it_was() -> None:
+    from torch._C import _functorch
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch._functorch.predispatch._vmap_increment_nesting, (2, "error"))
+    row = graph.call_function(torch._functorch.predispatch._add_batch_dim, (x, 0, 1))
+    found = graph.call_function(torch.nonzero, (row,))
+    graph.call_function(torch._functorch.predispatch._vmap_decrement_nesting, ())
+    graph.output(found)
+    module = torch.fx.GraphModule({}, graph)
+    with pytest.raises(compiler.CompileError):
+        compiler.compile(module, (X,))
+    assert _functorch.get_dynamic_layer_stack_depth() == 0
+
+
+def test_numbers_in_regions_are_refused() -> None:
+    def program(x: torch.Tensor, flag: torch.Tensor) -> Any:
+        return torch.cond(flag, lambda x: (x + 1, 3), lambda x: (x - 1, 4), (x,))
+
+    with pytest.raises(Exception, match=r"a region takes or gives 3, which is no tensor"):
+        torch.compile(program, backend=fx2hlo, fullgraph=True)(X, TRUE)
+
+
+def test_unknown_higher_order_operators_are_refused() -> None:
+    from torch._higher_order_ops.flex_attention import flex_attention
+
+    def program(q: torch.Tensor) -> Any:
+        return flex_attention(q, q, q, lambda score, b, h, m, n: score, (), 1.0, {})
+
+    with pytest.raises(compiler.CompileError):
+        compiler.compile(program, (torch.ones(1, 1, 2, 2),))

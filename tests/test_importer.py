@@ -10,7 +10,6 @@ import programs
 import pytest
 import torch
 from replay import replay
-from torch._higher_order_ops.map import map as map_
 from xdsl.dialects.builtin import MemRefType
 
 from compiler.errors import CompileError, UnsupportedError
@@ -243,13 +242,11 @@ def test_a_failing_program_says_where() -> None:
 
 
 def test_higher_order_operators_are_refused_by_name() -> None:
-    class Branch(torch.nn.Module):
-        def forward(self, x):
-            return map_(lambda row: row + 1, x)
-
-    exported = torch.export.export(Branch(), (torch.ones(3),), strict=False)
-    with pytest.raises(UnsupportedError, match="higher-order operator map"):
-        import_program(exported)
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.ops.higher_order.out_dtype, (torch.ops.aten.mm.default, torch.int32, x, x)))
+    with pytest.raises(UnsupportedError, match="higher-order operator out_dtype"):
+        import_program(torch.fx.GraphModule({}, graph), (torch.ones(2, 2, dtype=torch.int8),))
 
 
 def test_symbolic_sizes_import_as_dynamic_dimensions() -> None:

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from xdsl.context import Context
 
 import compiler
+import compiler.integrations.vllm_neuron as neuron
 from compiler.errors import CompileError, UnsupportedError
 from compiler.export.hlo_reader import read_module
 from compiler.frontend.capture import capture
@@ -258,22 +259,45 @@ def tiles(target: Any, args: Any, kwargs: Any) -> KernelCall | None:
         return None
     outs, ins = args
     return KernelCall(
-        args=(*outs, *ins),
-        aliases={number: number for number in range(len(outs))},
+        args=(*ins, *outs),
+        aliases={number: len(ins) + number for number in range(len(outs))},
         backend_config=kwargs["program"],
         settings={"scale": kwargs["scale"]},
     )
 
 
-def test_a_second_toolkit_needs_ten_lines() -> None:
+def tile_program():
     h = Hand("c", "v")
     call = h.g.call_function(tile_call, ((h.m("select", h.ins[0], 0, 1),), [h.m("select", h.ins[1], 0, 0)]),
                              {"program": CONFIGURATION, "scale": 2.0})  # fmt: skip
     h.m("mul_", h.f(operator.getitem, call, 0), 3.0)
-    gm = h.out((h.m("neg", h.ins[0]),)).module()
+    return h.out((h.m("neg", h.ins[0]),)).module()
+
+
+def test_a_second_toolkit_needs_ten_lines() -> None:
+    gm = tile_program()
     assert read_kernel(READERS, tile_call, (), {}) is None
     compiled = compiler.compile(gm, [rows(), rows()], target="neuron", kernels=(tiles,))
     assert 'nki.value_call "higher_order.tile_call"' in compiled.ir("functional")
     assert "scale = 2.0" in compiled.ir("functional")
+    (call,) = custom_calls(compiled.hlo_proto)
+    assert call.backend_config == CONFIGURATION
+    assert call.aliases == (((), 1),)
     with pytest.raises(UnsupportedError, match="tile_call has no form in the IR"):
         compiler.compile(gm, [rows(), rows()], target="neuron")
+
+
+def input_of(node: Any) -> str:
+    return node.name if node.op == "placeholder" else input_of(node.args[0])
+
+
+def test_a_second_toolkit_in_the_drop_in() -> None:
+    """The pure graph has the host's own call, with values where the tensors were."""
+    gm, found = neuron.run_passes(tile_program(), example_inputs=[rows(), rows()], kernels=(tiles,))
+    assert found["aliasing_output_rewrite"]["io_map"] == {1: 0}
+    (node,) = (n for n in gm.graph.nodes if n.target is tile_call)
+    ((out,), (source,)) = node.args
+    assert [input_of(n) for n in (out, source)] == ["c", "v"]
+    assert node.kwargs == {"program": CONFIGURATION, "scale": 2.0}
+    proto = neuron.convert_fx_to_hlo(gm, [rows(), rows()], {1: 0}, kernels=(tiles,))
+    assert len(custom_calls(proto)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 from tools.opinfo import judge, results
 from tools.opinfo.check import Verdict, reason
+from tools.opinfo.distributions import compare_draws
 from tools.opinfo.runner import Unit
 from tools.opinfo.samples import entries, samples
 
@@ -87,6 +89,23 @@ def test_positions_of_equal_elements_may_differ_only_where_order_is_not_promised
 
     assert kind() == "passed"
     assert kind(stable=True) == "wrong"
+
+
+@pytest.mark.parametrize(("scale", "shift", "kind"), [(1.0, 0.0, "passed"), (1.3, 0.0, "wrong"), (1.0, 0.5, "wrong")])
+def test_judge_of_draws_sees_another_distribution(scale: float, shift: float, kind: str) -> None:
+    def draws(scale: float, shift: float) -> Callable[[int], judge.Seen]:
+        stream = torch.Generator()
+
+        def draw(seed: int) -> judge.Seen:
+            if seed >= 0:
+                stream.manual_seed(seed)
+            return judge.Seen.of(torch.randn(32, generator=stream) * scale + shift, [])
+
+        return draw
+
+    call = judge.Call("randn", (), {}, lambda: None)
+    compiled = draws(scale, shift)
+    assert compare_draws(call, draws(1.0, 0.0), lambda seed: compiled(seed + 100 if seed >= 0 else seed), [])[0] == kind
 
 
 DYING = """

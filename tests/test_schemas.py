@@ -101,8 +101,17 @@ def test_in_place_twins_compute_what_the_op_writes() -> None:
 def test_silent_writers_write_in_training_only() -> None:
     known = facts(A.native_batch_norm.default)
     assert known.silent
-    assert writes_now(known, {"training": True})
-    assert not writes_now(known, {"training": False})
+    statistics = {"running_mean": object(), "running_var": object()}
+    assert writes_now(known, {"training": True, **statistics})
+    assert not writes_now(known, {"training": False, **statistics})
+    assert not writes_now(known, {"training": True, "running_mean": None, "running_var": None})
+
+
+def test_batch_norm_with_out_operands_has_the_twin_of_one_without() -> None:
+    twin = facts(A._native_batch_norm_legit.out).twin
+    assert twin is not None
+    assert twin.target == "aten._native_batch_norm_legit_functional.default"
+    assert [name for _, name in twin.outputs] == ["out", "save_mean", "save_invstd", "running_mean", "running_var"]
 
 
 def test_random_ops_draw_unless_dropout_is_off() -> None:

@@ -286,3 +286,53 @@ def test_a_graph_of_many_states_stays_small() -> None:
 def test_no_copies_are_added() -> None:
     gm, _ = neuron.run_passes(BY_ID["lw_two_layers_one_pool"].build())
     assert not [node for node in gm.graph.nodes if node.target is CLONE]
+
+
+def test_graphs_as_torch_compile_hands_them_to_a_backend() -> None:
+    """Parameters and buffers lifted to inputs, real tensors as examples, nothing functional: served like eager."""
+    tables: list[dict] = []
+
+    def backend(gm: fx.GraphModule, example_inputs: list[torch.Tensor]):
+        pure, metadata = neuron.run_passes(gm, target_device="cpu", example_inputs=example_inputs)
+        found = metadata["aliasing_output_rewrite"]
+        tables.append(found)
+        neuron.convert_fx_to_hlo(pure, example_inputs, found["io_map"])
+        assert not leftover_inplace(pure)
+
+        def serve(*args: torch.Tensor) -> list:
+            results = list(pure(*args))
+            for result, position in found["io_map"].items():
+                args[position].copy_(results[result])
+                results[result] = args[position]
+            return results[: found["original_output_count"]]
+
+        return serve
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 4)
+            self.register_buffer("cache", torch.zeros(2, 8, 4))
+            self.register_buffer("steps", torch.zeros((), dtype=torch.int32))
+
+        def forward(self, x: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+            k = self.fc(x)
+            self.cache[0].index_copy_(0, slots, k)
+            self.cache[1, slots] = k * 2
+            self.steps += 1
+            return self.cache.sum(0) * self.steps
+
+    torch.manual_seed(0)
+    layer = Layer()
+    reference = Layer()
+    reference.load_state_dict(layer.state_dict())
+    torch._dynamo.reset()
+    run = torch.compile(layer, backend=backend, dynamic=False)
+    with torch.no_grad():
+        for start in (0, 3):
+            x, slots = torch.randn(2, 4), torch.tensor([start, start + 1])
+            torch.testing.assert_close(run(x, slots), reference(x, slots))
+    for (name, mine), theirs in zip(layer.named_buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(mine, theirs, msg=name)
+    (found,) = tables
+    assert len(found["io_map"]) == 2

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import operator
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +15,9 @@ from custom_ops import OPS
 from fx_graphs import BY_ID
 from fx_oracle import Hand, annotate, check_clone_removal
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from compiler.integrations.vllm import (
     CloneEliminationPass,
@@ -21,6 +29,7 @@ from compiler.integrations.vllm import (
 )
 
 A = torch.ops.aten
+ROOT = Path(__file__).parents[1]
 
 
 def placeholder(graph: fx.Graph, index: int) -> fx.Node:
@@ -56,6 +65,50 @@ def test_uuid_includes_donations():
     assert apply.uuid() != before
 
 
+def test_uuid_tells_apart_what_changes_the_result():
+    """The same in another process and with another object; other donations and declarations are another key."""
+    graph, other = BY_ID["cg_two_inputs"].build(), BY_ID["cg_two_inputs"].build()
+    keys = []
+    for given in ((graph, 0), (other, 0), (graph, 1)):
+        context = PassContext()
+        context.donate(placeholder(given[0].graph, given[1]))
+        keys.append(CloneEliminationPass(context=context).uuid())
+    assert keys[0] == keys[1] != keys[2]
+    script = "from compiler.integrations.vllm import CloneEliminationPass; print(CloneEliminationPass().uuid())"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert printed.strip() == CloneEliminationPass().uuid()
+    assert CloneEliminationPass(overwrites={OPS.mul_to.default: ("out",)}).uuid() != printed.strip()
+
+
+def test_the_recipe_does_what_it_says():
+    """Its code, as it stands in the documentation, in a manager that calls passes as vLLM's does."""
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", (ROOT / "docs/recipes/vllm.md").read_text(), re.M)
+    code = [textwrap.dedent(block) for block in blocks if re.search(r"^    (from|context|fused)", block, re.M)]
+    assert len(code) == 3
+    dumps: dict[str, str] = {}
+    # Two norms in a row; the caller gives its activations up, the graph is traced with `maybe_inplace`.
+    case = BY_ID["ir_two_layers"]
+    graph = case.build()
+
+    class Manager:
+        passes: list = []
+
+    names = {"self": Manager(), "lowering": lambda graph: None, "config": None, "write_dump": dumps.__setitem__, "ops": OPS}
+    exec(code[0], names)
+    names["graph"] = graph.graph
+    exec(code[2], names)
+    names["node"] = placeholder(graph.graph, 2)
+    exec(code[1], names)  # the weight, for all that the recipe knows
+    assert names["context"].donated_input_ids
+    for each in names["self"].passes:
+        each(graph.graph)
+    graph.recompile()
+    assert not check_clone_removal(case, graph, (*case.extra["donated"], 2)).errors
+    left = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert "aten.clone.default" not in left and "aliascases.fused_add_rms_norm_.default" in left
+    assert list(dumps) == ["post_grad.1.clone_elimination.before", "post_grad.1.clone_elimination.after"]
+
+
 def test_dumps_and_timing_survive_a_failure():
     graph, dumps = fx.Graph(), []
     apply = CloneEliminationPass(dump=lambda name, text: dumps.append(name))
@@ -64,17 +117,63 @@ def test_dumps_and_timing_survive_a_failure():
     assert dumps[-1].endswith("after") and apply.milliseconds > 0
 
 
-def test_symbolic_sizes_keep_copies():
+def tokens(program, *shapes: tuple[int, ...]) -> fx.GraphModule:
+    """A graph whose first dimension is known only at run time."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    inputs = [
+        mode.from_tensor(
+            torch.rand(shape), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (len(shape) - 1))
+        )
+        for shape in shapes
+    ]
+    with mode:
+        return make_fx(program, tracing_mode="real")(*inputs)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_copy_of_any_number_of_tokens_goes_where_nothing_reads_its_source_later(late: bool):
     def program(x):
         y = x.relu()
-        return y.clone().add_(1), y.sum()
+        c = y.clone().add_(1)
+        return (c, y.sum()) if late else (c,)
 
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    graph = make_fx(program, tracing_mode="symbolic")(torch.rand(4, 3))
+    graph = tokens(program, (4, 3))
+    assert any(isinstance(size, torch.SymInt) for size in placeholder(graph.graph, 0).meta["val"].shape)
     apply = CloneEliminationPass()
     apply(graph.graph)
-    assert apply.report is not None and not apply.report.removed and apply.report.kept
+    graph.recompile()
+    assert apply.report is not None and len(apply.report.removed) == (not late)
+    assert all("would read what aten.add_" in remark.reason and remark.bytes == 12 for remark in apply.report.kept)
+    for count in (1, 4, 9):
+        x = torch.rand(count, 3) - 0.5
+        assert all(map(torch.equal, graph(x.clone()), program(x)))
+
+
+@pytest.mark.parametrize(
+    "program, reason",
+    [
+        (lambda x: (x.relu()[:, :2].clone(),), "its size is not known, and its source has other strides"),
+        (lambda x: (x.relu().view(-1).view(3, -1).clone().sum(),), "neither its size nor the strides of its source are known"),
+        (lambda x: (x.relu()[:1].clone(),), "the memory of its source is not known"),
+        (lambda x: (x.relu()[1:].clone(), x.relu().t().clone().sum()), ""),
+    ],
+)
+def test_copies_of_unknown_size_go_or_say_why_not(program, reason: str):
+    apply = CloneEliminationPass()
+    apply(tokens(program, (4, 3)).graph)
+    assert apply.report is not None and [remark.reason for remark in apply.report.kept] == [reason] * bool(reason)
+
+
+def test_copies_of_known_size_come_first_where_they_share_memory():
+    def program(x):
+        y = x.relu()
+        row = y[0].clone().mul(2)
+        return y.clone().add_(1), row.sum()
+
+    apply = CloneEliminationPass()
+    apply(tokens(program, (4, 3)).graph)
+    assert apply.report is not None and len(apply.report.removed) == 1
+    assert [remark.reason for remark in apply.report.kept] == ["its size is not known, and its memory is shared by copies whose size is"]
 
 
 def test_helpers():

@@ -183,6 +183,8 @@ class Replay:
         kind, content = head(node)
         if kind == "output":
             return outputs[content]
+        if kind == "number":
+            return outputs[content].item()
         if kind == "constant":
             return self._constant(content)
         if kind in ("dict", "ordered_dict"):

@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
 from compiler.analysis.conflicts import Conflict, Judge
-from compiler.analysis.copies import Objection, find_copies
+from compiler.analysis.copies import CLONE, Objection, find_copies
 from compiler.analysis.interference import Copy, Interference
 from compiler.analysis.selection import Clause, Solved, choose, satisfied
 from compiler.remarks import Remark, site
@@ -50,40 +50,51 @@ def plan_clones(
     for refusal in refusals:
         reasons[refusal.op] = Remark(site(refusal.op), refusal.bytes, refusal.reason)
     weights = _weights(copies, objective)
-    kept, conflicts = _settle(analysis, copies, weights, reasons)
-    against: dict[int, Conflict] = {}
-    for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
-        for number in conflict.clause.keep & kept:
-            against.setdefault(number, conflict)  # the one with the fewest other ways out
-    for number, conflict in against.items():
-        reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
+    standing: list[tuple[Conflict, frozenset[HandleCall]]] = []
+    while True:
+        kept, conflicts, refused = _settle(analysis, copies, weights, reasons)
+        against: dict[int, Conflict] = {}
+        for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
+            for number in conflict.clause.keep & kept:
+                against.setdefault(number, conflict)  # the one with the fewest other ways out
+        for number, conflict in against.items():
+            reasons.setdefault(copies[number].op, _remark(copies[number], conflict))
+        standing += [
+            (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
+            for conflict in conflicts
+            if not conflict.clause.keep.isdisjoint(kept)
+        ]
+        if not refused or not against:
+            break
+        # What was refused has no place in the memory of a source that might have gone, and now is known to stay.
+    for number, reason in refused.items():
+        reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
     removed = tuple(copy for copy in copies if copy.op not in reasons)
     stays = tuple((op, reasons[op]) for op in function.body.block.ops if isinstance(op, HandleCall) and op in reasons)
-    standing = tuple(
-        (conflict, frozenset(copies[number].op for number in conflict.clause.keep & kept))
-        for conflict in conflicts
-        if not conflict.clause.keep.isdisjoint(kept)
-    )
     cost = sum(weight for copy, weight in zip(copies, weights, strict=True) if copy.op in reasons)
-    return ClonePlan(analysis, removed, stays, standing, cost)
+    return ClonePlan(analysis, removed, stays, tuple(standing), cost)
 
 
 def _weights(copies: list[Copy], objective: Objective) -> list[int]:
-    total = sum(copy.bytes for copy in copies) + 1
+    """What keeping each copy costs. Where all else is equal, what the program calls a clone goes before a conversion."""
+    total, scale = sum(copy.bytes for copy in copies) + 1, len(copies) + 1
     if objective == "bytes":
-        return [copy.bytes * (len(copies) + 1) + 1 for copy in copies]
-    return [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+        costs = [copy.bytes * scale + 1 for copy in copies]
+    else:
+        costs = [copy.bytes + total * (copy.result.owner is copy.op) for copy in copies]
+    return [cost * scale + (copy.op.target.data == CLONE) for cost, copy in zip(costs, copies, strict=True)]
 
 
 def _settle(
     analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
-) -> tuple[frozenset[int], list[Conflict]]:
-    """The copies to keep, and the conflicts that say why. Copies that layout alone decides get their reason at once."""
+) -> tuple[frozenset[int], list[Conflict], dict[int, str]]:
+    """The copies to keep, the conflicts that say why, and the copies that cannot be judged beside these.
+
+    Copies that layout alone decides get their reason at once.
+    """
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        for number, reason in interference.refused.items():
-            reasons[copies[number].op] = Remark(site(copies[number].op), copies[number].bytes, reason)
         judge = Judge(interference, given, donated)
         conflicts = list(judge.layout_conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
@@ -105,7 +116,7 @@ def _settle(
         kept = choose(weights, clauses, solved) if fresh else kept
         stale = [one for one in interference.classes if before[id(one)] != _of(one.copies, kept)]
         writers *= 4  # a value with many writers must not take as many rounds
-    return kept, list(clauses.values())
+    return kept, list(clauses.values()), interference.refused
 
 
 def _of(copies: list[Copy], kept: frozenset[int]) -> frozenset[int]:

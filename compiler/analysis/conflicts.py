@@ -24,7 +24,8 @@ from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
 from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
-from dialects.types import Geometry
+from dialects.fx import Constant
+from dialects.types import DYNAMIC, Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
 """Operators whose written operand ends up with the elements of the other operand, index by index."""
@@ -137,7 +138,7 @@ class Judge:
                     return "its view needs the strides of the copy"
             elif alias.kind == "may" and alias.operand in (number, -1):
                 return "it may return its operand"
-            elif alias.kind == "fresh" and self._layout_shows(result, 8):
+            elif alias.kind == "fresh" and not _is_row_major(op) and self._layout_shows(result, 8):
                 return "the strides of its result follow"
         if number not in (*reads, *writes) and not viewed:
             return "it asks for sizes or strides"
@@ -188,6 +189,8 @@ class Judge:
         while copy is not None:
             found.append(copy.number)
             own, source = self._windows(copy)
+            if DYNAMIC in (own.offset, source.offset):
+                return frozenset(found)
             distance = (source.offset - own.offset) * element_size(copy.source)
             if distance % modulus if modulus else distance or copy.parent.kind != "fresh":
                 return frozenset(found)
@@ -196,6 +199,12 @@ class Judge:
 
     def _windows(self, copy: Copy) -> tuple[Geometry, Geometry]:
         return self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
+
+
+def _is_row_major(op: HandleCall) -> bool:
+    """Whether the call asks for a row-major result, whatever its operands are."""
+    format_ = op.keywords.data.get("memory_format") if op.keywords is not None else None
+    return isinstance(format_, Constant) and format_.data == "memory_format:contiguous_format"
 
 
 class _Run:
@@ -231,7 +240,7 @@ class _Run:
                 self._copy(copy)
                 continue
             for touch in touched:
-                if touch.reads or touch.partial:
+                if touch.reads or touch.partial or self.one.vague:
                     self._read(touch.root, self._atoms(touch), op)
             if len(touched) > 1:
                 self._operands(op, touched)
@@ -348,7 +357,10 @@ class _Run:
         if not isinstance(op, HandleCall) or op.target.data not in OVERWRITING or len(op.args) < 2:
             return None
         source = next((t for t in touched if t.handle is op.args[1]), None)
-        if source is None or touch.handle is not op.args[0] or self._window(touch) != self._window(source):
+        if source is None or touch.handle is not op.args[0]:
+            return None
+        window = self._window(touch)
+        if window is None or window != self._window(source):
             return None
         return self.own[source.root][within(self.one.area[source.root], self._atoms(source))]
 

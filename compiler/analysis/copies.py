@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,10 +11,13 @@ from xdsl.ir import Operation, SSAValue
 
 from compiler.analysis.alias import AliasAnalysis, Location, is_handle
 from compiler.analysis.interference import Copy
-from compiler.analysis.regions import Region, contiguous, extent
+from compiler.analysis.regions import contiguous
 from dialects.calls import HandleCall
+from dialects.types import DYNAMIC, ELEMENTS
 
-COPIES = frozenset({"aten.clone.default", "aten._to_copy.default", "aten.lift_fresh_copy.default"})
+CLONE = "aten.clone.default"
+
+COPIES = frozenset({CLONE, "aten._to_copy.default", "aten.lift_fresh_copy.default"})
 """Operators whose result has the elements of the operand, converted to the result's element type."""
 
 _KEEPS_VALUE = frozenset({"memory_format", "dtype", "non_blocking", "layout"})
@@ -47,12 +51,12 @@ def find_copies(
         source, result = (analysis.location(value) for value in pair)
         if source.element != result.element:
             continue
+        size = moved_bytes(result)
         reason = objection(op, *pair) or _unknown(source, result)
         if reason:
-            refusals.append(Refusal(op, 0 if result.region is None else _bytes(result.region), reason))
+            refusals.append(Refusal(op, size, reason))
             continue
-        parent, child = source.roots[0], result.roots[0]
-        copies.append(Copy(len(copies), op, *pair, parent, child, _bytes(result.region)))
+        copies.append(Copy(len(copies), op, *pair, source.roots[0], result.roots[0], size))
     return copies, refusals
 
 
@@ -88,20 +92,20 @@ def _filled(op: HandleCall, analysis: AliasAnalysis, order: dict[Operation, int]
 
 def _unknown(source: Location, result: Location) -> str:
     """Why nothing can be said about this copy, or ""."""
-    if source.region is None or len(source.roots) != 1:
-        return "the memory of its source is not known" if source.window.static else "the size of its source is not known"
-    if result.region is None:
-        return "its size is not known"
+    if len(source.roots) != 1 or source.roots[0].kind == "unknown":
+        return "the memory of its source is not known"
     if source.lazy != result.lazy:
         return f"it resolves the lazy {source.lazy or result.lazy} bit of its source"
+    if source.region is None or result.region is None:
+        # Of another size in each call: a copy of the same strides has its source's layout whatever the size.
+        if DYNAMIC in source.window.strides:
+            return "neither its size nor the strides of its source are known"
+        return "" if source.window.strides == result.window.strides else "its size is not known, and its source has other strides"
     if not result.region.empty and not contiguous(result.region):
         return "its result has gaps"
     return ""
 
 
-def _bytes(region: Region | None) -> int:
-    assert region is not None, "a copy of unknown size has been refused"
-    first, last = extent(region)
-    return last - first
-
-
+def moved_bytes(result: Location) -> int:
+    """The bytes that a copy moves, at least: a dimension of unknown size counts as one."""
+    return math.prod(1 if size == DYNAMIC else size for size in result.window.sizes) * ELEMENTS[result.element][1]

@@ -2,7 +2,8 @@
 
 Removing `c = clone(o)` puts the memory of c where o is. All memory that such removals could join forms a *class*: a tree
 of roots, each child a copy of a window of its parent. Every byte of a class has a place in its topmost root; the places
-are cut into atoms at every boundary of an access, so that questions about overlap become arithmetic on atoms.
+are cut into atoms at every boundary of an access, so that questions about overlap become arithmetic on atoms. Where a copy
+is of a size that is only known at run time, all of its class is one atom: any access may meet any other.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Class:
     """One tree of roots that removals could join, with its accesses in program order.
 
     `steps` holds ("copy", number) and ("op", op, touches); `places` the atoms of each touch, `area` those of each root.
+    `vague`: some copy is of unknown size, so that there is one atom, which no write is known to cover.
     """
 
     base: Root
@@ -64,6 +66,7 @@ class Class:
     area: dict[Root, Atoms] = field(default_factory=dict)
     places: dict[tuple[Root, SSAValue | None], Atoms] = field(default_factory=dict)
     size: int = 0
+    vague: bool = False
 
 
 def touches(op: Operation, analysis: AliasAnalysis) -> list[Touch]:
@@ -108,6 +111,7 @@ class Interference:
         self._class_of: dict[Root, Class] = {}
         self._shift: dict[Root, int | None] = {}
         self._window: dict[Root, Geometry] = {}
+        self._refuse_mixed()
         self.classes = self._trees()
         self._walk()
         for one in self.classes:
@@ -115,10 +119,23 @@ class Interference:
 
     # -- trees of roots ------------------------------------------------------------------------
 
+    def _refuse_mixed(self) -> None:
+        """Copies of known and of unknown size do not share a class: the latter would blur what is known of the former."""
+        base: dict[Root, Root] = {}
+        for copy in self.copies:
+            base[copy.child] = base.setdefault(copy.parent, copy.parent)
+        exact = {base[copy.parent] for copy in self.copies if not self._vague(copy)}
+        for copy in self.copies:
+            if self._vague(copy) and base[copy.parent] in exact:
+                self.refused[copy.number] = "its size is not known, and its memory is shared by copies whose size is"
+
+    def _vague(self, copy: Copy) -> bool:
+        return any(self.analysis.location(handle).region is None for handle in (copy.source, copy.result))
+
     def _trees(self) -> list[Class]:
         classes: list[Class] = []
         for copy in self.copies:
-            if not self._placed(copy):
+            if copy.number in self.refused or not self._placed(copy):
                 continue
             if copy.parent not in self._class_of:
                 one = self._class_of[copy.parent] = Class(copy.parent, [copy.parent])
@@ -127,12 +144,15 @@ class Interference:
             one = self._class_of[copy.child] = self._class_of[copy.parent]
             one.roots.append(copy.child)
             one.copies.append(copy)
+            one.vague = one.vague or self._vague(copy)
             self.above[copy.child] = copy
             self._depth[copy.child] = self._depth[copy.parent] + 1
         return classes
 
     def _placed(self, copy: Copy) -> bool:
         """Find the bytes of the copy among those of the topmost root."""
+        if self._vague(copy):
+            return True
         size = element_size(copy.source)
         source = self.above_all(copy.parent, self.analysis.location(copy.source).window, size)
         if source is None:
@@ -153,6 +173,8 @@ class Interference:
         copy = self.above.get(root)
         if copy is None:
             return window
+        if root not in self._shift:
+            return None  # the copy is of unknown size
         shift = self._shift[root]
         if shift is not None:
             offset, rest = divmod(window.offset * size + shift, size)
@@ -211,6 +233,11 @@ class Interference:
         """Cut the topmost root into atoms, and find those of each root and touch."""
         regions: dict[tuple[Root, SSAValue | None], Region] = {}
         everything = [*one.results, *(t for _, _, _, touched in one.steps for t in touched)]
+        if one.vague:
+            one.size = 1
+            one.area = dict.fromkeys(one.roots, slice(0, 1))
+            one.places = dict.fromkeys(((touch.root, touch.handle) for touch in everything), slice(0, 1))
+            return
         for touch in everything:
             if (touch.root, touch.handle) not in regions:
                 placed = self.placed(touch)

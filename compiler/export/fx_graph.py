@@ -62,14 +62,14 @@ class Origin:
         meta: metadata that its successors inherit.
         roots: names of the states it writes, in the order of its operands.
         device: the device it mentions, or None.
-        kernel: for a kernel call, makes the keyword arguments from the tensor operands.
+        kernel: for a kernel call, makes operator and arguments from the tensor operands.
         single: whether it gives one tensor, not a tuple.
     """
 
     meta: dict[str, Any] = field(default_factory=dict)
     roots: tuple[str, ...] = ()
     device: Any = None
-    kernel: Callable[[Sequence[fx.Node]], tuple[Any, dict[str, Any]]] | None = None
+    kernel: Callable[[Sequence[fx.Node]], tuple[Any, tuple[Any, ...], dict[str, Any]]] | None = None
     single: bool = True
 
 
@@ -263,11 +263,11 @@ class FxExporter:
             location, node = source_of(op)
             raise UnsupportedError("a kernel call inside a nested graph", location=location, node=node,
                                    hint="inline the nested graph first")  # fmt: skip
-        target, kwargs = make(operands)
+        target, args, kwargs = make(operands)
         if self._origin.single:
-            self.env[op.outs[0]] = self.emit(target, (), kwargs, *tensor_type(op.outs[0]))
+            self.env[op.outs[0]] = self.emit(target, args, kwargs, *tensor_type(op.outs[0]))
         else:
-            self._items(op, self._tuple(target, (), kwargs), range(len(op.outs)))
+            self._items(op, self._tuple(target, args, kwargs), range(len(op.outs)))
 
     def _tuple(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         return self._node(target, args, kwargs, {})

@@ -137,7 +137,8 @@ def _check_main(module: ir.Module) -> None:
     if main is None:
         raise CompileError("the StableHLO module has no function `main`")
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-    for side, types in (("parameter", kind.inputs), ("result", kind.results)):
+    inputs, results = list(kind.inputs), list(kind.results)
+    for side, types in (("parameter", inputs), ("result", results)):
         for number, type_ in enumerate(types):
             shaped = ir.RankedTensorType(type_)
             for dimension in range(shaped.rank):
@@ -152,10 +153,10 @@ def _check_main(module: ir.Module) -> None:
             entry = ir.DictAttr(item)
             parameter = ir.IntegerAttr(ir.DictAttr(entry["alias"])["parameter_number"]).value
             index = list(ir.DenseI64ArrayAttr(entry["output_index"]))
-            if len(index) != int(len(kind.results) != 1):
+            if len(index) != int(len(results) != 1):
                 raise CompileError(f"alias table: {index} is not the index of an output")
             entries.append((index[0] if index else 0, parameter))
-    check_aliases(entries, list(kind.inputs), list(kind.results))
+    check_aliases(entries, inputs, results)
 
 
 def _symbol(operation: Any) -> str:

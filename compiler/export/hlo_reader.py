@@ -6,6 +6,7 @@ here. Field numbers are those of XLA's public hlo.proto and xla_data.proto.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,9 +20,12 @@ BYTES = {
     "f64": 8, "c64": 8, "c128": 16, "f8e5m2": 1, "f8e4m3fn": 1, "f8e4m3": 1,
 }  # fmt: skip
 
+NEWER_FIELDS = {87: "collective_device_list", 92: "iota replica groups", 93: "mesh replica groups"}
+"""Fields of an instruction that older readers skip without a word."""
 
-class MalformedError(ValueError):
-    """The bytes are no HLO module."""
+
+class DecodeError(ValueError):
+    """The bytes are no well-formed HLO module."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +56,27 @@ class Shape:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction; `source` is the user's `file:line`, `u64` the largest unsigned 64-bit constant in it."""
+    """One instruction.
+
+    Attributes:
+        source: the user's `file:line`.
+        newer_fields: what stands in fields that older readers skip without a word.
+        u64: the largest unsigned 64-bit constant in it.
+    """
 
     id: int
     name: str
     opcode: str
     shape: Shape
     operands: tuple[int, ...]
+    predecessors: tuple[int, ...]
     called: tuple[int, ...]
     parameter: int
     source: str
     custom_call_target: str
     backend_config: str
     replica_groups: tuple[tuple[int, ...], ...]
-    compact_groups: bool
+    newer_fields: tuple[str, ...]
     channel_id: int
     frontend: dict[str, str]
     aliases: tuple[tuple[tuple[int, ...], int], ...]
@@ -79,6 +90,7 @@ class Computation:
     root: int
     instructions: tuple[Instruction, ...]
 
+    @functools.cached_property
     def by_id(self) -> dict[int, Instruction]:
         return {i.id: i for i in self.instructions}
 
@@ -102,17 +114,21 @@ class HloModule:
     result: Shape
     aliases: tuple[Alias, ...]
     has_buffer_donors: bool
+    has_schedule: bool
 
     @property
     def results(self) -> tuple[Shape, ...]:
         return self.result.parts if self.result.element == "tuple" else (self.result,)
 
+    @functools.cached_property
+    def by_id(self) -> dict[int, Computation]:
+        return {c.id: c for c in self.computations}
+
     @property
     def entry(self) -> Computation:
-        for computation in self.computations:
-            if computation.id == self.entry_id:
-                return computation
-        raise MalformedError(f"no computation has the entry's id {self.entry_id}")
+        if self.entry_id not in self.by_id:
+            raise DecodeError(f"no computation has the entry's id {self.entry_id}")
+        return self.by_id[self.entry_id]
 
 
 # -- the wire format -----------------------------------------------------------------------------
@@ -124,7 +140,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise MalformedError("a number is cut off")
+            raise DecodeError("a number is cut off")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -150,9 +166,9 @@ def fields(data: bytes) -> Fields:
             size, at = _varint(data, at)
             value, at = data[at : at + size], at + size
         else:
-            raise MalformedError(f"field {number} has the unknown wire type {wire}")
+            raise DecodeError(f"field {number} has the unknown wire type {wire}")
         if at > len(data) or number == 0:
-            raise MalformedError(f"field {number} is cut off")
+            raise DecodeError(f"field {number} is cut off")
         found.setdefault(number, []).append(value)
     return found
 
@@ -165,14 +181,14 @@ def _message(found: Fields, number: int) -> Fields:
 def _bytes(found: Fields, number: int) -> bytes:
     value = found.get(number, [b""])[-1]
     if not isinstance(value, bytes):
-        raise MalformedError(f"field {number} is a number")
+        raise DecodeError(f"field {number} is a number")
     return value
 
 
 def _messages(found: Fields, number: int) -> Iterator[Fields]:
     for value in found.get(number, ()):
         if not isinstance(value, bytes):
-            raise MalformedError(f"field {number} is a number")
+            raise DecodeError(f"field {number} is a number")
         yield fields(value)
 
 
@@ -183,7 +199,7 @@ def _text(found: Fields, number: int) -> str:
 def _number(found: Fields, number: int) -> int:
     value = found.get(number, [0])[-1]
     if not isinstance(value, int):
-        raise MalformedError(f"field {number} is no number")
+        raise DecodeError(f"field {number} is no number")
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -208,12 +224,12 @@ def read_module(data: bytes) -> HloModule:
     """Decode a serialised HloModuleProto.
 
     Raises:
-        MalformedError: the bytes are no HLO module.
+        DecodeError: the bytes are no HLO module.
     """
     found = fields(data)
     program = _message(found, 4)
     if 3 not in found:
-        raise MalformedError("no computation in it")
+        raise DecodeError("no computation in it")
     return HloModule(
         name=_text(found, 1),
         computations=tuple(_computation(c) for c in _messages(found, 3)),
@@ -224,6 +240,7 @@ def read_module(data: bytes) -> HloModule:
             Alias(_numbers(e, 1), _number(e, 2), _numbers(e, 3), _number(e, 4)) for e in _messages(_message(found, 8), 1)
         ),
         has_buffer_donors=bool(found.get(18)) and bool(_bytes(found, 18)),
+        has_schedule=7 in found,
     )
 
 
@@ -243,20 +260,20 @@ def _computation(found: Fields) -> Computation:
 def _instruction(found: Fields) -> Instruction:
     metadata = _message(found, 7)
     file, line = _text(metadata, 3), _number(metadata, 4)
-    devices = _message(found, 87)
     return Instruction(
         id=_number(found, 35),
         name=_text(found, 1),
         opcode=_text(found, 2),
         shape=_shape(_message(found, 3)),
         operands=_numbers(found, 36),
+        predecessors=_numbers(found, 37),
         called=_numbers(found, 38),
         parameter=_number(found, 9),
         source=f"{file}:{line}" if file else "",
         custom_call_target=_text(found, 28),
         backend_config=_text(found, 43),
         replica_groups=tuple(_numbers(g, 1) for g in _messages(found, 49)),
-        compact_groups=bool(devices or found.get(92) or found.get(93)),
+        newer_fields=tuple(what for field, what in NEWER_FIELDS.items() if any(found.get(field, ()))),
         channel_id=_number(found, 26),
         frontend={_text(e, 1): _text(e, 2) for e in _messages(_message(found, 68), 1)},
         aliases=tuple((_numbers(a, 1), _number(a, 2)) for a in _messages(found, 74)),

@@ -23,7 +23,7 @@ _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 
 
 def tree_to_json(tree: pytree.TreeSpec, leaves: Sequence[Leaf], kind: str) -> Any:
-    """JSON of a structure and its leaves; tensor leaves become `{kind: index}`."""
+    """JSON of a structure and its leaves; tensor leaves become `{kind: index}`, numbers in them `{"number": index}`."""
     return _encode(tree, iter(leaves), kind)
 
 
@@ -39,7 +39,9 @@ def tree_from_json(node: Node, kind: str) -> tuple[pytree.TreeSpec, tuple[Leaf, 
 def _encode(tree: pytree.TreeSpec, leaves: Iterator[Leaf], kind: str) -> Any:
     if tree.is_leaf():
         leaf = next(leaves)
-        return {kind: leaf.index} if leaf.is_tensor else {"constant": constant_to_json(leaf.constant)}
+        if not leaf.is_tensor:
+            return {"constant": constant_to_json(leaf.constant)}
+        return {"number" if leaf.number else kind: leaf.index}
     children = [_encode(child, leaves, kind) for child in tree.children()]
     for name, type_ in _SEQUENCES.items():
         if tree.type is type_:
@@ -89,6 +91,9 @@ def _decode(node: Node, kind: str, leaves: list[Leaf]) -> pytree.TreeSpec:
     name, content = next(iter(entries.items()))
     if name == kind:
         leaves.append(Leaf(content.integer(high=2**31)))
+        return pytree.treespec_leaf()
+    if name == "number" and kind == "output":
+        leaves.append(Leaf(content.integer(high=2**31), number=True))
         return pytree.treespec_leaf()
     if name == "constant":
         leaves.append(Leaf(constant=constant_from_json(content)))

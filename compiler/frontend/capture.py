@@ -21,11 +21,13 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
+from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
+from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
 from compiler.frontend.sources import keep_user_frames, traceback_source
 from compiler.frontend.subscripts import Subscripts
 from compiler.frontend.surroundings import Attributes, is_constant, links, plain_values
@@ -133,8 +135,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             )
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
-    # Loops ask for a shape environment; shapes stay static, and numbers from data stay refused.
-    shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    # Shapes stay static; a number from data is an unbacked symbol, until it becomes a tensor again.
+    shapes = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=False)
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
@@ -155,7 +157,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
         subscripts = Subscripts(proxies.tracer.graph)
         with _Substituted(owner, state, tensors[: len(state)]) as substituted:
-            with Lifting(proxies, inputs, tensors), subscripts:
+            with Lifting(proxies, inputs, tensors), subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
@@ -168,6 +170,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 if isinstance(value, torch.Tensor):
                     outcome.leaves.append(Leaf(len(results)))
                     results.append(value)
+                elif isinstance(value, SYMBOLIC):
+                    outcome.leaves.append(Leaf(len(results), number=True))
+                    results.append(value)  # type: ignore[arg-type]
                 elif is_constant(value):
                     outcome.leaves.append(Leaf(constant=value))
                 else:
@@ -178,7 +183,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             for name, value in substituted.rebound().items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
-            subscripts.check(results)
+            subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
         return results
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
@@ -193,6 +198,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     except Exception as error:
         raise _trace_error(error) from error
     assert outcome.tree is not None
+    numbers_to_tensors(graph)
     numbers = {id(item): i for i, item in enumerate(inputs)}
     in_leaves = tuple(Leaf(numbers[id(i)]) if i.tensor is not None else Leaf(constant=i.constant) for i in user)
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
@@ -262,18 +268,22 @@ class _Substituted:
     """The module with its tensors replaced for one traced call; on exit it is as it was."""
 
     def __init__(self, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]) -> None:
-        self._state, self._tensors = state, tensors
+        self._owner, self._state, self._tensors = owner, state, tensors
         self._attributes = Attributes(owner)
 
     def __enter__(self) -> _Substituted:
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for held, name in slot.places:
                 held[name] = tensor
+        for module in self._owner.modules() if self._owner is not None else ():
+            if isinstance(module, torch.nn.RNNBase):
+                module._init_flat_weights()  # its own list of its weights, which it renews when they change
+        self._substituted = Attributes(self._owner)
         return self
 
     def rebound(self) -> dict[str, torch.Tensor]:
         """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
-        self._attributes.check()
+        self._substituted.check()
         found: dict[str, torch.Tensor] = {}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):

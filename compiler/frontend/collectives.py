@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+from torch._ops import OpOverload
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
@@ -61,6 +63,14 @@ _READERS: dict[str, _Reader] = {
 """Operator, coalesced or not and in place or not -> operation."""
 
 
+def stored_collective(func: OpOverload) -> OpOverload | None:
+    """The collective that one with an `out` argument stores the result of."""
+    if func.namespace not in NAMESPACES or not any(a.is_out for a in func._schema.arguments):
+        return None
+    packet = getattr(getattr(torch.ops, func.namespace), func._schema.name.partition("::")[2].removesuffix("_out"), None)
+    return packet.default if packet is not None else None
+
+
 def collective(target: str, properties: dict[str, Attribute]) -> tuple[type[Operation], dict[str, Attribute]] | None:
     """The operation that a recorded call of an operator is, if it is a collective, with its properties."""
     namespace, _, rest = target.partition(".")
@@ -83,4 +93,4 @@ def collective(target: str, properties: dict[str, Attribute]) -> tuple[type[Oper
     return reader.op, {**reader.properties(*between), "groups": Groups(group.data), **memory}
 
 
-__all__ = ["NAMESPACES", "collective"]
+__all__ = ["NAMESPACES", "collective", "stored_collective"]

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Form, Handle, Root
+from compiler.frontend.random import import_replayed_draw, import_saved_draw
 from dialects.alias import Effects
 from dialects.control import CondOp, ControlOp, WhileOp, YieldOp, block_effects, leaves_capture, summarize
 from dialects.types import row_major
@@ -85,7 +86,19 @@ def import_scan(importer: Importer, combine: Any, init: Sequence[Any], xs: Seque
     return results[1:]
 
 
-IMPORTS: dict[str, Callable[..., Any]] = {"cond": import_cond, "while_loop": import_while, "scan": import_scan}
+def import_map(importer: Importer, function: Any, xs: Sequence[Any], additional: Sequence[Any] = ()) -> Any:
+    """Results of `map`: a scan without a state."""
+    return import_scan(importer, function, (), xs, additional)
+
+
+IMPORTS: dict[str, Callable[..., Any]] = {
+    "cond": import_cond,
+    "while_loop": import_while,
+    "scan": import_scan,
+    "map_impl": import_map,
+    "run_and_save_rng_state": import_saved_draw,
+    "run_with_rng_state": import_replayed_draw,
+}
 """Higher-order operators by name."""
 
 

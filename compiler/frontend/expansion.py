@@ -8,7 +8,9 @@ later node with the same signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +22,10 @@ from xdsl.ir import Block
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Forms, Handle, Root
 from compiler.frontend.recording import Expansion, Recorder, Slot
+from compiler.frontend.subscripts import NodeSubscripts
+
+READS = (("call_function", operator.getitem), ("call_function", torch.Tensor.__getitem__), ("call_method", "__getitem__"))
+"""Nodes that do nothing but read a subscript."""
 
 
 class Expander:
@@ -33,6 +39,8 @@ class Expander:
         """`draws`: random operators become deterministic ones on the program's own stream; else they are calls like others."""
         self.forms = forms
         self.draws = draws
+        self.copies = True
+        """Subscripts by 0-d tensors give copies; the caller sees to it that no one can tell."""
         self.symbolic = mode is not None
         self.mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
         if mode is None:
@@ -52,6 +60,15 @@ class Expander:
         self._storages.setdefault(id(handle.root), fake.untyped_storage())
         self._owners.append(handle)
 
+    @contextmanager
+    def drawing_from(self, stream: Handle) -> Iterator[None]:
+        """Random operators inside take their bits from another state; it is in memory of its own."""
+        outer, self.stream = self.stream, stream
+        try:
+            yield
+        finally:
+            self.stream = outer
+
     def expand(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Expansion, list[Handle]]:
         """The expansion of `run(*args, **kwargs)`, and the operands in the order of its slots."""
         signature = Signature()
@@ -59,20 +76,21 @@ class Expander:
         signature.add(kwargs)
         operands = [*signature.operands, self.stream]
         if self.symbolic:
-            return self._observe(run, args, kwargs, operands, self._adopted, self._storages), operands
+            return self._observe(target, run, args, kwargs, operands, self._adopted, self._storages), operands
         key = (target, *signature.parts)
         try:
             known = self._cache.get(key)
         except TypeError:  # an argument without a hash
-            return self._observe(run, args, kwargs, operands, {}, {}), operands
+            return self._observe(target, run, args, kwargs, operands, {}, {}), operands
         if known is None:
-            known = self._cache[key] = self._observe(run, args, kwargs, operands, {}, {})
+            known = self._cache[key] = self._observe(target, run, args, kwargs, operands, {}, {})
         else:
             self.hits += 1
         return known, operands
 
     def _observe(
         self,
+        target: Any,
         run: Callable[..., Any],
         args: Any,
         kwargs: Any,
@@ -80,14 +98,14 @@ class Expander:
         fakes: dict[int, torch.Tensor],
         storages: dict[int, torch.UntypedStorage],
     ) -> Expansion:
-        recorder = Recorder(self.forms)
+        recorder = Recorder(self.forms, NodeSubscripts(self.copies and target in READS))
         for handle in operands:
             fake = fakes.get(id(handle))
             if fake is None:
                 fake = fakes[id(handle)] = self._fake(handle, storages)
             recorder.operand(fake, handle)
         recorder.stream = fakes[id(self.stream)] if self.draws else None
-        with torch.no_grad(), self.mode, recorder:
+        with torch.no_grad(), self.mode, recorder.subscripts, recorder:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
         expansion = recorder.finish(out)
         return replace(expansion, tensors=tuple(recorder.tensors)) if self.symbolic else expansion

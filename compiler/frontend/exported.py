@@ -7,12 +7,21 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+)
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.forms import is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.scalars import without_numbers
 from compiler.program import Leaf
 
 _KINDS = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer", InputKind.CONSTANT_TENSOR: "constant"}
@@ -28,7 +37,7 @@ def capture_exported(
     """
     if example_inputs is not None:
         _check_examples(program, example_inputs, kwargs)
-    graph = program.graph_module
+    graph = without_numbers(program.graph_module)
     signature = program.graph_signature
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
@@ -60,7 +69,8 @@ def capture_exported(
         elif isinstance(spec.arg, ConstantArgument):
             outputs.append(Leaf(constant=spec.arg.value))
         else:
-            outputs.append(Leaf(index))
+            numbers = (SymIntArgument, SymFloatArgument, SymBoolArgument)
+            outputs.append(Leaf(index, number=isinstance(spec.arg, numbers) and graph is not program.graph_module))
     return Captured(graph, tuple(inputs), in_spec, tuple(leaves), out_spec, tuple(outputs), updates=tuple(updates))
 
 

@@ -9,6 +9,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -42,6 +43,10 @@ from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
+from compiler.frontend.stand_ins import StandIns
+from compiler.frontend.transforms import stretch
+from compiler.locations import node_name
+from compiler.locations import place as place_of
 from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
@@ -87,6 +92,8 @@ class Importer:
         self._files: dict[Source, FileLineColLoc] = {}
         self._location: LocationAttr = UnknownLoc()
         self._candidates: list[tuple[Input, ConstantOp, Handle]] = []
+        self._stand_ins = StandIns()
+        self._nested = False
 
     # -- the program -----------------------------------------------------------------------------
 
@@ -137,6 +144,7 @@ class Importer:
         captured = self.captured
         results, out_leaves = self._results(outputs)
         escaped = {id(h.root) for h in results}
+        self._stand_ins.check(results)
         arguments = list(kept)
         head: list[Operation] = []
         for item, op, handle in self._candidates:
@@ -206,7 +214,7 @@ class Importer:
             return Leaf(constant=value)
 
         user = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in captured.out_leaves]
-        leaves = [result(value) for value in user]
+        leaves = [replace(result(v), number=leaf.number) for v, leaf in zip(user, captured.out_leaves, strict=True)]
         self._rebound: dict[str, int] = {}
         for name, position in captured.rebound.items():
             self._rebound[name] = result(outputs[position]).index
@@ -237,9 +245,17 @@ class Importer:
                 continue
             if node.op == "output":
                 return map_arg(node.args[0], env.__getitem__)
+            if node in env:  # inside a transform
+                continue
             outer, self._location = self._location, self._locate(node)
             try:
-                env[node] = self._node(graph, node, env)
+                whole = stretch(node)
+                if whole is not None:
+                    values = [self._node(graph, n, env) if n.op == "get_attr" else env[n] for n in whole.inputs]
+                    found = self._run("call_function", node, (values,), {}, whole.function(graph))
+                    env.update({**dict.fromkeys(whole.nodes), **dict(zip(whole.outputs, found, strict=True))})
+                else:
+                    env[node] = self._node(graph, node, env)
             except CompileError as error:
                 if error.node:
                     raise
@@ -278,7 +294,14 @@ class Importer:
     def _run(self, kind: str, target: Any, args: Any, kwargs: Any, run: Callable[..., Any] | None = None) -> Any:
         call: Callable[..., Any] = run or (target if kind == "call_function" else _method(target))
         expansion, operands = self.expander.expand((kind, target), call, args, kwargs)
-        return self._emit(expansion, operands)
+        first = self._stand_ins.now
+        value = self._emit(expansion, operands)
+        if expansion.copied:
+            self._stand_ins.read(value, args[0], args[1], node_name(self._location), place_of(self._location))
+        elif self._stand_ins and target in (operator.setitem, torch.Tensor.__setitem__, "__setitem__"):
+            base, key, stored = args
+            self._stand_ins.assigned(base, key, stored, first)
+        return value
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
         """Import a call that the program does not make itself."""
@@ -292,11 +315,11 @@ class Importer:
     @contextmanager
     def aside(self) -> Iterator[list[Operation]]:
         """Collect the operations of the block in a list of their own."""
-        outer, self.ops = self.ops, []
+        (outer, nested), (self.ops, self._nested) = (self.ops, self._nested), ([], True)
         try:
             yield self.ops
         finally:
-            self.ops = outer
+            self.ops, self._nested = outer, nested
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         slots = list(operands)
@@ -311,6 +334,8 @@ class Importer:
             ops.append(op)
             for i in step.written:
                 slots[i].root.written = True
+            if self._stand_ins:
+                self._stand_ins.access((slots[i].root for i in step.operands), (slots[i].root for i in step.written), self._nested)
             for made, value in zip(step.made, op.results, strict=True):
                 if made.source < 0:
                     root = Root(made.bytes)

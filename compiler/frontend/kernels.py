@@ -86,10 +86,14 @@ def nki(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCa
     )
 
 
-def nki_values(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCall | None:
-    """The same in an out-of-place graph, where a call is a function of values."""
-    call = nki(target, args, kwargs)
-    return replace(call, pure=True) if call is not None else None
+def on_values(reader: KernelReader) -> KernelReader:
+    """Reads the same calls in an out-of-place graph, where each is a function of values."""
+
+    def read(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> KernelCall | None:
+        call = reader(target, args, kwargs)
+        return replace(call, pure=True) if call is not None else None
+
+    return read
 
 
 READERS: tuple[KernelReader, ...] = (nki,)
@@ -110,7 +114,7 @@ def expand_kernel(
     A kernel that has not been compiled may do anything to the tensors it is given.
     """
     name = target.name()
-    operands = list(_handles(call.args))
+    operands = list(tensors_of(call.args))
     outs, out = expander.results_of(target, args, kwargs)
     numbers = _operand_numbers(call.args)
     owner = {result: _owner(name, numbers, result, position) for result, position in call.aliases.items()}
@@ -144,12 +148,13 @@ def expand_kernel(
     return Expansion((step,), pytree.tree_unflatten([Slot(count + n) for n in range(len(outs))], tree), ()), operands
 
 
-def _handles(value: Any) -> Iterator[Handle]:
+def tensors_of(value: Any) -> Iterator[Handle]:
+    """The tensors among a kernel's arguments, in the order of its operands."""
     if isinstance(value, Handle):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _handles(item)
+            yield from tensors_of(item)
 
 
 def _operand_numbers(args: Sequence[Any]) -> dict[int, int]:
@@ -159,7 +164,7 @@ def _operand_numbers(args: Sequence[Any]) -> dict[int, int]:
     for position, value in enumerate(args):
         if isinstance(value, Handle):
             numbers[position] = count
-        count += sum(1 for _ in _handles(value))
+        count += sum(1 for _ in tensors_of(value))
     return numbers
 
 
@@ -207,4 +212,4 @@ def _properties(target: str, call: KernelCall) -> dict[str, Attribute]:
     return properties
 
 
-__all__ = ["READERS", "KernelCall", "KernelReader", "expand_kernel", "nki", "nki_values", "read_kernel"]
+__all__ = ["READERS", "KernelCall", "KernelReader", "expand_kernel", "nki", "on_values", "read_kernel", "tensors_of"]

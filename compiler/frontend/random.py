@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._decomp import decomposition_table
@@ -19,6 +19,9 @@ import compiler.random_bits  # registers the operator  # noqa: F401
 from compiler.errors import UnsupportedError
 from compiler.frontend.schemas import facts
 from compiler.torch_types import overload
+
+if TYPE_CHECKING:
+    from compiler.frontend.importer import Importer
 
 _DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 """Random bits of a uniform number: as many as the type's significand has."""
@@ -38,9 +41,9 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
     def draw(size: Sequence[int]) -> torch.Tensor:
         return torch.ops.fx2hlo.random_bits.default(stream, list(size))
 
-    out = op._schema.is_mutable and facts(op).twin is not None and any(a.is_out for a in op._schema.arguments)
-    if out:
-        pure = overload(facts(op).twin.target)
+    twin = facts(op).twin if op._schema.is_mutable and any(a.is_out for a in op._schema.arguments) else None
+    if twin is not None:
+        pure = overload(twin.target)
         return lambda *args, out, **kwargs: out.copy_(pure(*args, **kwargs))
     rule = _RULES.get(op)
     if rule is not None:
@@ -52,6 +55,21 @@ def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any =
         raise UnsupportedError(f"{op} draws from a distribution that has no form in random bits",
                                hint="pass the random tensor as an input")  # fmt: skip
     return found
+
+
+def import_saved_draw(importer: Importer, op: OpOverload, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """The stream's state before a draw, and the draw: a backward part that computes activations again replays it."""
+    return importer.call(_saved, (importer.expander.stream,)), importer.call(op, args, **kwargs)
+
+
+def import_replayed_draw(importer: Importer, state: Any, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """A draw that starts at a saved state, and leaves the program's own stream alone."""
+    with importer.expander.drawing_from(importer.call(_saved, (state,))):
+        return importer.call(op, args, **kwargs)
+
+
+def _saved(state: torch.Tensor) -> torch.Tensor:
+    return state.clone()
 
 
 def untagged(op: OpOverload) -> bool:

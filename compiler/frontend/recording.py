@@ -18,9 +18,10 @@ from xdsl.ir import Attribute, Operation
 
 from compiler.errors import UnsupportedError
 from compiler.frontend import random
-from compiler.frontend.collectives import collective
+from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
+from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
     Facts,
     Parameter,
@@ -34,6 +35,7 @@ from compiler.frontend.schemas import (
     overload_name,
     writes_now,
 )
+from compiler.frontend.subscripts import NodeSubscripts
 from dialects.alias import ResultAlias, effects, results
 from dialects.calls import ValueForm, ValueFormData, ValueOutput
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
@@ -75,6 +77,8 @@ class Expansion:
     steps: tuple[Step, ...]
     output: Any
     rebound: tuple[tuple[int, int], ...]
+    copied: bool = False
+    """The result is a copy where eager PyTorch has a view at a place known only at run time."""
     tensors: tuple[torch.Tensor | None, ...] = ()
     """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
 
@@ -103,9 +107,10 @@ class _Call:
 class Recorder(TorchDispatchMode):
     """Records the ATen calls made under it as steps over slots."""
 
-    def __init__(self, forms: Forms) -> None:
+    def __init__(self, forms: Forms, subscripts: NodeSubscripts) -> None:
         super().__init__()
         self.forms = forms
+        self.subscripts = subscripts
         self.steps: list[Step] = []
         self._kept: list[torch.Tensor] = []  # ids stay valid while their owners live
         self.tensors: list[torch.Tensor | None] = []
@@ -130,7 +135,7 @@ class Recorder(TorchDispatchMode):
             (i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i
         )
         output = self._structure(out)
-        return Expansion(tuple(self.steps), output, rebound)
+        return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -142,6 +147,14 @@ class Recorder(TorchDispatchMode):
         if composite(func):  # called from inside another operator, where they are not taken apart by themselves
             with self:
                 return func.decompose(*args, **kwargs)
+        fused = FUSED.get(func)
+        if fused is not None:
+            with self:
+                return fused(*args, **kwargs)
+        stored = stored_collective(func)
+        if stored is not None:
+            with self:
+                return kwargs["out"].copy_(stored(*args))
         known = facts(func)
         if self.stream is not None and _draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))

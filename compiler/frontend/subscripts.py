@@ -24,6 +24,8 @@ from compiler.frontend.sources import node_source
 
 _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 _PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
+_LEAVING = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
+"""What hands the elements of a tensor to another library, which a trace does not see; what comes back is a constant."""
 
 
 @dataclass
@@ -58,6 +60,14 @@ class Subscripts(TorchFunctionMode):
             raise UnsupportedError(
                 f"{func.__name__} runs a Python function on every element", hint="express it with tensor operators"
             )
+        if func in _LEAVING:
+            raise UnsupportedError(
+                f"Tensor.{func.__name__} takes the elements of a tensor out of the program",
+                hint="keep it a tensor, or pass the array in as one",
+            )
+        subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+        if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
+            raise UnsupportedError("a subscript is a number from data", hint="index with the tensor, not with its item()")
         if func == torch.Tensor.__getitem__ and self._recording():
             key = _key(args[1])
             if _by_number(args[0], key):
@@ -228,4 +238,24 @@ def _operands(node: fx.Node, target: OpOverload) -> Iterator[fx.Node]:
             yield from (leaf for leaf in pytree.tree_leaves(actual) if isinstance(leaf, fx.Node))
 
 
-__all__ = ["Subscripts"]
+class NodeSubscripts(Subscripts):
+    """Rewrites the subscripts that one node of a graph makes; a read only where the caller keeps an eye on the copy.
+
+    Attributes:
+        copied: a read gave a copy.
+    """
+
+    def __init__(self, reads: bool) -> None:
+        super().__init__(None)
+        self._may_read = reads
+        self.copied = False
+
+    def _recording(self) -> bool:
+        return self._may_read
+
+    def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+        self.copied = True
+        return torch.ops.aten.index.Tensor(*_gathered(base, key))
+
+
+__all__ = ["NodeSubscripts", "Subscripts"]

@@ -3,22 +3,32 @@
 Dynamo does not compile again when arguments that were apart come to overlap, and with symbolic sizes not when a size
 changes. An executable assumes both, so every graph has a dispatcher from (sharing, sizes, strides) to executables.
 
-Graphs that Dynamo hands over mutate their inputs, and so do the executables. Only where a gradient is wanted does the
-graph go through AOTAutograd, which splits it into a pure forward and backward part.
+Graphs that Dynamo hands over mutate their inputs, and so do the executables: an optimizer's step writes parameters and
+momentum where they are. Only where a gradient is recorded does the graph go through AOTAutograd, which splits it into a
+forward and a backward part; what the forward part writes (running statistics) it writes in place as well.
+
+A graph that draws takes a new key from PyTorch's default generator at each call. So `torch.manual_seed` repeats a run, and
+what two graphs draw is independent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch.fx.traceback import preserve_node_meta
+from torch.utils import _pytree as pytree
 
 from compiler.compilation import compile_program
+from compiler.errors import CompileError
 from compiler.runtime.executable import Executable
+
+_OPTIONS = ("xla_flags", "validate")
 
 
 class Dispatcher:
@@ -26,14 +36,21 @@ class Dispatcher:
 
     Attributes:
         executables: what has been compiled so far.
+        options: those of `compiler.compile` that hold for all of them.
     """
 
-    def __init__(self, gm: fx.GraphModule, limit: int = 64) -> None:
-        self.gm, self.limit = gm, limit
+    def __init__(self, gm: fx.GraphModule, limit: int = 64, **options: Any) -> None:
+        self.gm, self.limit, self.options = gm, limit, options
         self.executables: dict[Hashable, Executable] = {}
+        self._program: Callable[..., Any] = _in_one_go(gm) if _has_modes(gm) else gm
+        self._random = False
 
     def __call__(self, *args: Any) -> Any:
-        return self.executable(args)(*args)
+        with torch.no_grad():
+            executable = self.executable(args)
+            if self._random:
+                executable.manual_seed(int(torch.randint(-(1 << 63), (1 << 63) - 1, ())))
+            return executable(*args)
 
     def executable(self, args: Sequence[Any]) -> Executable:
         """The executable for arguments like these, compiled when there is none yet."""
@@ -43,8 +60,31 @@ class Dispatcher:
             if len(self.executables) >= self.limit:
                 del self.executables[next(iter(self.executables))]  # the oldest
             with torch.no_grad():
-                found = self.executables[key] = compile_program(self.gm, [_concrete(value) for value in args])
+                found = self.executables[key] = compile_program(
+                    self._program, [_concrete(value) for value in args], **self.options
+                )
+            self._random |= any(binding.kind == "generator" for binding in found.signature.bindings)
         return found
+
+
+def _has_modes(gm: fx.GraphModule) -> bool:
+    """Whether nodes change how later ones run: transforms of `torch.func`, autocast. Such nodes mean nothing one by one."""
+    places = ("torch._functorch", "torch._C._functorch", "torch.amp")
+    modules = [m for m in gm.modules() if isinstance(m, fx.GraphModule)]
+    targets = [n.target for m in modules for n in m.graph.nodes if n.op == "call_function"]
+    return any((getattr(target, "__module__", None) or "").startswith(places) for target in targets)
+
+
+def _in_one_go(gm: fx.GraphModule) -> Callable[..., Any]:
+    """The graph as a function to be traced again, under the gradient mode of now, since Dynamo notes changes of it only; what
+    is traced keeps the nodes' source lines."""
+    recording = torch.is_grad_enabled()
+
+    def run(*args: Any) -> Any:
+        with torch.set_grad_enabled(recording), preserve_node_meta():
+            return fx.Interpreter(gm).run(*args)
+
+    return run
 
 
 def assumptions(args: Sequence[Any]) -> Hashable:
@@ -72,17 +112,42 @@ def _concrete(value: Any) -> Any:
     return value
 
 
-def fx2hlo(gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+def fx2hlo(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+    dispatcher: Callable[..., Dispatcher] | None = None,
+) -> Callable[..., Any]:
     """Compile a Dynamo graph. Errors of compilation carry the user's line.
 
     Without symbolic sizes the first executable is made at once, so that what cannot be compiled is said before anything runs.
+
+    Args:
+        options: `xla_flags` and `validate`, as `compiler.compile` takes them: `torch.compile(f, backend="fx2hlo", options={...})`.
+        mode: refused, since the backend has none.
+        dispatcher: what makes the dispatcher of a graph, for a caller that wants to watch it.
     """
-    if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs):
-        return _differentiable(gm, example_inputs)
-    dispatcher = Dispatcher(gm)
+    unknown = [f"mode {mode!r}"] if mode else [f"option {name!r}" for name in options or () if name not in _OPTIONS]
+    if unknown:
+        raise CompileError(f"the backend fx2hlo knows no {unknown[0]}", hint=f"options are {' and '.join(_OPTIONS)}")
+    make = functools.partial(dispatcher or Dispatcher, **options or {})
+    if _records_gradient(gm, example_inputs):
+        return _differentiable(gm, example_inputs, make)
+    found = make(gm)
     if all(_is_real(value) for value in example_inputs):
-        dispatcher.executable(example_inputs)
-    return dispatcher
+        found.executable(example_inputs)
+    return found
+
+
+def _records_gradient(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether a gradient is recorded anywhere. The mode at the border does not tell: the graph may change it inside."""
+    if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs):
+        return False
+    nodes = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
+    values = [v for n in nodes for v in pytree.tree_leaves(n.meta.get("example_value")) if isinstance(v, torch.Tensor)]
+    return any(value.grad_fn is not None for value in values) if values else torch.is_grad_enabled()
 
 
 def _is_real(value: Any) -> bool:
@@ -93,19 +158,16 @@ def _is_real(value: Any) -> bool:
     return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _differentiable(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Forward and backward as two pure graphs, each with its dispatcher."""
+def _differentiable(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], make: Callable[[fx.GraphModule], Dispatcher]
+) -> Callable[..., Any]:
+    """Forward and backward as two graphs, each with its dispatcher."""
 
     def compile_part(part: fx.GraphModule, _example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        dispatcher = Dispatcher(part)
+        return make_boxed_func(make(part))
 
-        def run(*args: Any) -> Any:
-            with torch.no_grad():
-                return dispatcher(*args)
-
-        return make_boxed_func(run)
-
-    return aot_autograd(fw_compiler=compile_part, bw_compiler=compile_part)(gm, example_inputs)
+    backend = aot_autograd(fw_compiler=compile_part, bw_compiler=compile_part, keep_inference_input_mutations=True)
+    return backend(gm, example_inputs)
 
 
 __all__ = ["Dispatcher", "assumptions", "fx2hlo"]

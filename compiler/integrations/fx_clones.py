@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, Literal
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from xdsl.ir import Operation, SSAValue
 
 from compiler.analysis.clone_plan import Objective, plan_clones
+from compiler.analysis.copies import COPIES
 from compiler.analysis.interference import Copy
 from compiler.analysis.layout import same_strides
 from compiler.errors import CompileError
@@ -28,6 +29,7 @@ from compiler.transforms.eliminate_clones import apply_plan
 from compiler.transforms.hoist_reads import plan_with_hoisting
 from dialects.alias import effects
 from dialects.calls import HandleCall
+from dialects.fx import ConstantOp
 from dialects.types import geometry
 
 Edit = tuple[tuple[fx.Node, fx.Node], ...]
@@ -90,7 +92,9 @@ def eliminate_clones(
         return _objection(op, source, result, imported)
 
     if hoist_reads:
-        plan, moves = plan_with_hoisting(imported.function, objective, objection, lambda op: _node_is(op, imported))
+        plan, moves = plan_with_hoisting(
+            imported.function, objective, objection, lambda op: _node_is(op, imported) and not imported.reshaped
+        )
         for move in moves:
             for op in move.ops:
                 imported.node_of[move.before].prepend(imported.node_of[op])
@@ -161,6 +165,12 @@ def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imp
             return "it is not all that its node returns"
     if any(_input(imported.node_of[op], value, imported) is None for value in op.args):
         return "what it copies is no operand of its node"
+    node = imported.node_of[op]
+    for part in (node, *node.all_input_nodes):
+        handle = imported.env[part]
+        change = imported.reshaped.get(handle) if isinstance(handle, Handle) else None
+        if change is not None and change > node:
+            return f"{change.name} may change shape, strides or storage of {part.name} in place"
     if same_strides(geometry(result.type), geometry(source.type)):  # type: ignore[arg-type]
         return ""
     user = _chooses_by_strides(imported.node_of[op], imported)
@@ -175,7 +185,7 @@ def _chooses_by_strides(node: fx.Node, imported: Imported) -> fx.Node | None:
         for user in pending.pop().users:
             if user.op == "output":
                 continue
-            if not _is_one_operator(user, imported):
+            if not _is_what_it_says(user, imported):
                 return user
             if user not in seen and _root(imported.env[user]) is root:
                 seen.add(user)
@@ -183,19 +193,23 @@ def _chooses_by_strides(node: fx.Node, imported: Imported) -> fx.Node | None:
     return None
 
 
-def _is_one_operator(node: fx.Node, imported: Imported) -> bool:
-    """Whether a node is one call of the operator that it names, or of what ATen's is made of; no code of others chooses."""
-    ops = imported.ops_of.get(node, ())
-    if node.op != "call_function" or len(ops) != 1:
+def _is_what_it_says(node: fx.Node, imported: Imported) -> bool:
+    """Whether a node is the operator that it names, or what PyTorch's own is made of, and no code of others chooses.
+
+    PyTorch's own chooses between views and copies only: a part of it that is a copy may be no copy on other strides.
+    """
+    made = [op for op in imported.ops_of.get(node, ()) if not isinstance(op, ConstantOp)]
+    ops = [op for op in made if isinstance(op, HandleCall)]
+    if not ops or len(ops) < len(made):
         return False
-    if isinstance(node.target, OpOverload):
-        name = node.target._schema.name
-    elif isinstance(node.target, OpOverloadPacket):
-        name = node.target._qualified_op_name
-    else:
+    target: Any = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    if isinstance(target, OpOverload | OpOverloadPacket) and node.op == "call_function":
+        name = target._schema.name if isinstance(target, OpOverload) else target._qualified_op_name
+        if not name.startswith("aten::"):
+            return len(ops) == 1 and ops[0].target.data.split(".")[:2] == name.split("::")
+    elif not isinstance(target, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
         return False
-    made = ops[0].target.data.split(".") if isinstance(ops[0], HandleCall) else []
-    return name.startswith("aten::") or made[:2] == name.split("::")
+    return all(op.target.data.startswith("aten.") for op in ops) and (len(ops) == 1 or not any(op.target.data in COPIES for op in ops))
 
 
 def _root(value: Any) -> Any:
@@ -240,8 +254,15 @@ class _Editor:
             self.removed.append(node.name)
 
     def finish(self) -> None:
-        """Recompute the metadata of views and in-place results of what is gone."""
+        """Recompute the metadata of views and in-place results of what is gone.
+
+        An operand that changes its shape or storage in place was something else than its metadata say when the node ran;
+        then the node's own stay as they were.
+        """
         for node in self.graph.nodes:
+            values = [self.imported.env.get(source) for source in node.all_input_nodes]
+            if any(isinstance(value, Handle) and value in self.imported.reshaped for value in values):
+                continue
             if node.op in ("call_function", "call_method") and id(_root(self.imported.env.get(node))) in self.moved:
                 for key in METADATA:
                     if key in node.meta:

@@ -25,9 +25,10 @@ from compiler.analysis.alias import argument_attributes, main_function
 from compiler.analysis.conflicts import ANY_LAYOUT
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
+from compiler.frontend.expansion import Expansion
 from compiler.frontend.forms import Handle, Root
 from compiler.frontend.importer import Importer
-from compiler.frontend.schemas import Facts, overload_name
+from compiler.frontend.schemas import Facts, bind, facts, overload_name
 from compiler.program import Leaf
 from dialects.alias import DONATED, Effects, ResultAlias, effects, results
 from dialects.calls import HandleCall
@@ -39,12 +40,18 @@ METADATA = ("val", "example_value")
 
 @dataclass(frozen=True)
 class Imported:
-    """A graph as IR: the function, the node of each op, the ops of each node, and what each node evaluates to."""
+    """A graph as IR.
+
+    Attributes:
+        node_of: the node of each op. ops_of: the ops of each node. env: what each node evaluates to.
+        reshaped: tensors whose shape, strides or storage a node changes in place, each with the last such node.
+    """
 
     function: FuncOp
     node_of: dict[Operation, fx.Node]
     ops_of: dict[fx.Node, list[Operation]]
     env: dict[fx.Node, Any]
+    reshaped: dict[Handle, fx.Node]
 
 
 def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, donated: Iterable[str]) -> Imported:
@@ -73,7 +80,7 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
             attributes[DONATED] = UnitAttr()
         given_up.append(DictionaryAttr(attributes))
     function.arg_attrs = ArrayAttr(given_up)
-    return Imported(function, importer.node_of, importer.ops_of, importer.env)
+    return Imported(function, importer.node_of, importer.ops_of, importer.env, importer.reshaped)
 
 
 def _takes_any_layout(op: HandleCall, node: fx.Node) -> bool:
@@ -141,7 +148,10 @@ class _HostImporter(Importer):
         self.node_of: dict[Operation, fx.Node] = {}
         self.ops_of: dict[fx.Node, list[Operation]] = {}
         self.env: dict[fx.Node, Any] = {}
+        self.reshaped: dict[Handle, fx.Node] = {}
+        self._current: fx.Node | None = None
         self._graph = captured.graph.graph
+        self.expander.copies = False  # what is a view must stay one: the graph is not rewritten from this import
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
         if graph.graph is self._graph:
@@ -150,6 +160,8 @@ class _HostImporter(Importer):
 
     def _node(self, graph: Any, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
         first = len(self.ops)
+        if node.graph is self._graph:
+            self._current = node
         try:
             value = super()._node(graph, node, env)
         except Exception as error:
@@ -162,6 +174,14 @@ class _HostImporter(Importer):
             self.ops_of[node] = self.ops[first:]
             self.node_of.update((op, node) for op in self.ops[first:])
         return value
+
+    def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
+        self._reshape(operands[number] for number, _ in expansion.rebound)
+        return super()._emit(expansion, operands)
+
+    def _reshape(self, handles: Iterable[Handle]) -> None:
+        assert self._current is not None, "constants are no operands of a node"
+        self.reshaped.update((handle, self._current) for handle in handles)
 
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         if target.name() == "control_deps" and isinstance(args[1], fx.GraphModule) and not kwargs:
@@ -184,6 +204,8 @@ class _HostImporter(Importer):
             raise error from None
         tensors, tree = pytree.tree_flatten(value)
         declared, aliased = _declared(node, args, kwargs, handles)
+        if declared.data is None and not isinstance(node.target, HigherOrderOperator):
+            self._reshape(handles)  # for all that is known
         forms, entries, sources = [], [], []
         for position, tensor in enumerate(tensors):
             if not isinstance(tensor, torch.Tensor):
@@ -233,7 +255,7 @@ def _name(node: fx.Node) -> str:
 def _declared(
     node: fx.Node, args: Any, kwargs: dict[str, Any], handles: list[Handle]
 ) -> tuple[Effects, Callable[[int], ResultAlias]]:
-    """Effects and result aliases that a higher-order operator declares in its arguments; else unknown."""
+    """Effects and result aliases that an operator declares: in its schema, or a higher-order one in its arguments; else unknown."""
     number = {id(handle): i for i, handle in enumerate(handles)}
 
     def numbers(values: Iterable[Any]) -> list[int]:
@@ -258,6 +280,9 @@ def _declared(
         return effects(every, numbers(named[n] for n in _written_by_kernel(node))), lambda i: ResultAlias("may")
     if name == "triton_kernel_wrapper_functional":
         return effects(every, ()), lambda i: ResultAlias("fresh")
+    if isinstance(target, OpOverload) and not (facts(target).silent or facts(target).metadata):
+        written = [value for parameter, value in bind(facts(target), args, kwargs) if parameter.writes]
+        return effects(every, numbers(written)), lambda i: ResultAlias("may")
     return Effects(None), lambda i: ResultAlias("may")
 
 

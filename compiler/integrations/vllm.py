@@ -6,13 +6,14 @@ one graph say nothing about another graph.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import inspect
 import logging
 import operator
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx.node import map_arg
 
+import compiler
+import dialects
 from compiler.integrations import fx_clones, fx_import
 from compiler.integrations.fx_clones import CloneReport, eliminate_clones
 from compiler.remarks import Remark, Site
@@ -64,14 +67,20 @@ class CloneEliminationPass:
         config: vLLM's configuration; kept for hosts that hand it to every pass.
         context: a `PassContext`, or any object with `donated_input_ids` (and `donations`, to have them honoured).
         dump: called with (stage name, graph text) before and after.
+        overwrites: per operator the parameters of which it writes every element without looking at one.
     """
 
     name = "clone_elimination"
 
     def __init__(
-        self, config: Any = None, context: Any = None, dump: Callable[[str, str], None] | None = None, index: int = 0
+        self,
+        config: Any = None,
+        context: Any = None,
+        dump: Callable[[str, str], None] | None = None,
+        index: int = 0,
+        overwrites: Mapping[OpOverload, Sequence[str]] = fx_clones.NOTHING,
     ) -> None:
-        self.config, self.context, self.dump, self.index = config, context, dump, index
+        self.config, self.context, self.dump, self.index, self.overwrites = config, context, dump, index, overwrites
         self.report: CloneReport | None = None
         self.milliseconds = 0.0
 
@@ -80,7 +89,7 @@ class CloneEliminationPass:
         self._show("before", graph)
         try:
             donated, doubts = self._donated(graph)
-            report = eliminate_clones(graph, donated=donated)
+            report = eliminate_clones(graph, donated=donated, overwrites=self.overwrites)
             self.report = CloneReport(report.removed, (*report.kept, *doubts), report.bytes_saved)
             for remark in self.report.kept:
                 log.debug("%s", remark)
@@ -90,11 +99,9 @@ class CloneEliminationPass:
             log.debug("%s took %.1f ms", self.name, self.milliseconds)
 
     def uuid(self) -> str:
-        """What a compilation cache must tell apart: the code of elimination, and what is donated."""
-        text = hashlib.sha256()
-        for module in (inspect.getmodule(type(self)), fx_clones, fx_import):
-            assert module is not None
-            text.update(inspect.getsource(module).encode())
+        """What a compilation cache must tell apart: the code, what is declared, and what is donated."""
+        text = hashlib.sha256(_code().encode())
+        text.update(repr(sorted((str(operator), tuple(names)) for operator, names in self.overwrites.items())).encode())
         donations = getattr(self.context, "donations", {})
         for identity in sorted(self._ids()):
             text.update(f"{identity} {donations.get(identity)}".encode())
@@ -121,6 +128,16 @@ class CloneEliminationPass:
             else:
                 found.append(node)
         return found, doubts
+
+
+@functools.cache
+def _code() -> str:
+    """A digest of everything that may decide on a copy."""
+    text = hashlib.sha256()
+    for package in (compiler, dialects):
+        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            text.update(path.read_bytes())
+    return text.hexdigest()
 
 
 class UnsafeCloneEliminationPass(CloneEliminationPass):

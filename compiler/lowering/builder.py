@@ -95,6 +95,8 @@ class Builder:
                 number &= (1 << width) - 1  # integers wrap, as in PyTorch
                 if not unsigned and number >> (width - 1):
                     number -= 1 << width
+            if number >> 63 and unsigned:  # more than the binding's attribute takes
+                return ir.DenseElementsAttr.get(np.full(shape, number, np.uint64), type=kind, shape=list(shape))
             scalar = ir.IntegerAttr.get(kind, number)
         else:
             number = float(value)

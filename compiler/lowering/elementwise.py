@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo
@@ -17,6 +18,7 @@ from compiler.lowering.promotion import (
     operands,
     pointwise,
     register_pointwise,
+    rounded,
     wide,
 )
 from compiler.lowering.registry import Call, lowering
@@ -92,8 +94,9 @@ for _name, _operation in {"floor": hlo.floor, "ceil": hlo.ceil, "round": hlo.rou
         lambda b, x, operation=_operation: operation(x) if kind(b, x) == 2 else x, f"aten.{_name}.default", exact=True
     )
 
-register_pointwise(multiply, "aten.mul.Tensor", "aten.mul.Scalar")
-register_pointwise(divide, "aten.div.Tensor", "aten.div.Scalar")
+# PyTorch's kernels of these two take a scalar second operand as it is.
+register_pointwise(multiply, "aten.mul.Tensor", "aten.mul.Scalar", unrounded=(1,))
+register_pointwise(divide, "aten.div.Tensor", "aten.div.Scalar", unrounded=(1,))
 register_pointwise(lambda b, x: hlo.negate(x), "aten.neg.default", exact=True)
 register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
 
@@ -104,22 +107,32 @@ register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
 @lowering("aten.add.Tensor", "aten.add.Scalar")
 def add(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, b.plus(x, _scaled(b, y, call.arg(2, "alpha", 1))))
+    return finish(b, call, b.plus(x, _scaled(b, call, y)))
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(x, _scaled(b, y, call.arg(2, "alpha", 1))))
+    return finish(b, call, hlo.subtract(x, _scaled(b, call, y)))
 
 
 @lowering("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(y, _scaled(b, x, call.arg(2, "alpha", 1))))
+    return finish(b, call, hlo.subtract(y, _scaled(b, call, x)))
 
 
-def _scaled(b: Builder, value: ir.Value, factor: float) -> ir.Value:
+def _scaled(b: Builder, call: Call, value: ir.Value) -> ir.Value:
+    """Times `alpha`, which is rounded to the type of the result."""
+    factor, element = call.arg(2, "alpha", 1), call.types[0][0]
+    if factor == 1:
+        return value
+    narrow = wide(element) != element
+    one = rounded(b, factor, element) if narrow else b.splat(factor, b.element(value))
+    return hlo.multiply(value, b.broadcast(b.convert(one, b.element(value)), b.shape(value)))
+
+
+def _times(b: Builder, value: ir.Value, factor: float) -> ir.Value:
     return value if factor == 1 else hlo.multiply(value, like(b, factor, value))
 
 
@@ -152,32 +165,50 @@ def remainder(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 register_pointwise(lambda b, x, y: hlo.remainder(x, y), "aten.fmod.Tensor", "aten.fmod.Scalar")
 
 
-@pointwise("aten.floor_divide.default", "aten.floor_divide.Scalar")
-def floor_divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+@lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_division(b: Builder, call: Call) -> ir.Value:
+    x, y, step = _division(b, call)
+    return finish(b, call, floor_divide(b, x, y, step))
+
+
+@lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(b: Builder, call: Call) -> ir.Value:
+    mode = call.arg(2, "rounding_mode")
+    x, y, step = _division(b, call)
+    if mode == "floor":
+        return finish(b, call, floor_divide(b, x, y, step))
+    quotient = divide(b, x, y)
+    return finish(b, call, truncate(b, step(quotient)) if mode == "trunc" else quotient)
+
+
+Step = Callable[[ir.Value], ir.Value]
+
+
+def _division(b: Builder, call: Call) -> tuple[ir.Value, ir.Value, Step]:
+    """Both operands, and what PyTorch does after each step of a division that rounds to integers: in a 16-bit type it rounds
+    to that type, unless the divisor is a scalar, which it takes as it is."""
+    x, y = computed(b, call, call.args[:2], unrounded=(1,))
+    element, divisor = call.types[0][0], call.args[1]
+    scalar = not isinstance(divisor, ir.Value) or not b.shape(divisor)
+    narrow = wide(element) != element and not scalar
+    return x, y, (lambda value: rounded(b, value, element)) if narrow else (lambda value: value)
+
+
+def floor_divide(b: Builder, x: ir.Value, y: ir.Value, step: Step = lambda value: value) -> ir.Value:
     """Floored division, for floats corrected by the exact remainder, as Python's `//`."""
     rest = hlo.remainder(x, y)
     down = _signs_differ(b, rest, y)
     if kind(b, x) != 2:
         quotient = hlo.divide(x, y)
         return hlo.select(down, hlo.subtract(quotient, like(b, 1, x)), quotient)
-    quotient = divide(b, hlo.subtract(x, rest), y)
-    quotient = hlo.select(down, hlo.subtract(quotient, like(b, 1, x)), quotient)
+    quotient = step(divide(b, step(hlo.subtract(x, step(rest))), y))
+    quotient = hlo.select(down, step(hlo.subtract(quotient, like(b, 1, x))), quotient)
     floor = hlo.floor(quotient)
     off = b.compare("GT", hlo.subtract(quotient, floor), like(b, 0.5, x))
     floor = hlo.select(off, hlo.add(floor, like(b, 1, x)), floor)
     plain = divide(b, x, y)
     floor = hlo.select(b.compare("EQ", quotient, like(b, 0, x)), copy_sign(b, like(b, 0, x), plain), floor)
     return hlo.select(b.compare("EQ", y, like(b, 0, y)), plain, floor)
-
-
-@lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(b: Builder, call: Call) -> ir.Value:
-    mode = call.arg(2, "rounding_mode")
-    x, y = computed(b, call, call.args[:2])
-    if mode == "floor":
-        return finish(b, call, floor_divide(b, x, y))
-    quotient = divide(b, x, y)
-    return finish(b, call, truncate(b, quotient) if mode == "trunc" else quotient)
 
 
 @lowering("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
@@ -270,10 +301,14 @@ def hypot(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     return hlo.select(infinite, infinity, length)
 
 
-@pointwise("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
-def xlogy(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    zero = like(b, 0, x)
-    return hlo.select(is_nan(b, y), y, hlo.select(b.compare("EQ", x, zero), zero, hlo.multiply(x, hlo.log(y))))
+@lowering("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
+def xlogy(b: Builder, call: Call) -> ir.Value:
+    x, y = computed(b, call, call.args)
+    zero, element = like(b, 0, x), call.types[0][0]
+    log = rounded(b, hlo.log(y), element) if wide(element) != element else hlo.log(y)
+    return finish(
+        b, call, hlo.select(is_nan(b, y), y, hlo.select(b.compare("EQ", x, zero), zero, hlo.multiply(x, log)))
+    )
 
 
 @pointwise("aten.logaddexp.default")
@@ -298,13 +333,20 @@ def lerp(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.addcmul.default")
 def addcmul(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, hlo.add(x, hlo.multiply(_scaled(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, hlo.add(x, hlo.multiply(_times(b, left, call.arg(3, "value", 1)), right)))
 
 
 @lowering("aten.addcdiv.default")
 def addcdiv(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, hlo.add(x, hlo.divide(_scaled(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, hlo.add(x, hlo.divide(_times(b, left, call.arg(3, "value", 1)), right)))
+
+
+@lowering("prims.fma.default")
+def multiply_add(b: Builder, call: Call) -> ir.Value:
+    """As eager PyTorch computes it, which rounds the product too."""
+    left, right, x = computed(b, call, call.args[:3])
+    return finish(b, call, hlo.add(hlo.multiply(left, right), x))
 
 
 # -- smallest and largest ----------------------------------------------------------------------

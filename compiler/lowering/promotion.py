@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
 from compiler.lowering.registry import Call, Rule, lowering
@@ -25,6 +26,9 @@ _BITS = {
     "complex<f64>": 64,
 }
 _SIGNED = ("i8", "i16", "i32", "i64")
+
+_DIGITS = {"bf16": (8, 7), "f16": (5, 10)}
+"""Bits of exponent and mantissa."""
 
 Operand = ir.Value | int | float | bool | complex
 
@@ -96,16 +100,35 @@ def operands(b: Builder, arguments: Sequence[Any], element: str, shape: tuple[in
     ]
 
 
-def computed(b: Builder, call: Call, arguments: Sequence[Any], *, exact: bool = False) -> list[ir.Value]:
+def computed(
+    b: Builder, call: Call, arguments: Sequence[Any], *, exact: bool = False, unrounded: Sequence[int] = ()
+) -> list[ir.Value]:
     """`arguments` in the type the call computes in, and in its result's shape.
 
-    `exact` keeps 16-bit floats, for operations that only choose or compare.
+    `exact` keeps 16-bit floats, for operations that only choose or compare. Otherwise every argument is rounded to such a
+    type before it is widened, as PyTorch does; not so a number or a 0-d operand in one of the places `unrounded`.
     """
     element, shape = call.types[0]
     common = common_type(b, arguments)
     if element != "i1":
         common = promote(common, element)
+    if not exact and wide(common) != common:
+        scalar = [not isinstance(a, ir.Value) or not b.shape(a) for a in arguments]
+        arguments = [
+            a if scalar[i] and i in unrounded else rounded(b, a, common) for i, a in enumerate(arguments)
+        ]
     return operands(b, arguments, common if exact else wide(common), shape)
+
+
+def rounded(b: Builder, value: Operand, element: str) -> ir.Value:
+    """The value rounded to a narrow float type, in a type that holds it: XLA drops conversions to and fro between floats."""
+    if not isinstance(value, ir.Value):
+        return b.splat(value, element)
+    if category(b.element(value)) != 2:
+        return b.convert(value, element)
+    if element in _DIGITS and b.element(value) != element:
+        return hlo.reduce_precision(value, *_DIGITS[element])
+    return value
 
 
 def finish(b: Builder, call: Call, value: ir.Value, result: int = 0) -> ir.Value:
@@ -114,11 +137,13 @@ def finish(b: Builder, call: Call, value: ir.Value, result: int = 0) -> ir.Value
     return b.broadcast(b.convert(value, element), shape)
 
 
-def register_pointwise(function: Callable[..., ir.Value], *overloads: str, exact: bool = False) -> None:
+def register_pointwise(
+    function: Callable[..., ir.Value], *overloads: str, exact: bool = False, unrounded: Sequence[int] = ()
+) -> None:
     """`function(b, *operands)` as the rule of overloads all of whose arguments are operands."""
 
     def rule(b: Builder, call: Call) -> ir.Value:
-        return finish(b, call, function(b, *computed(b, call, call.args, exact=exact)))
+        return finish(b, call, function(b, *computed(b, call, call.args, exact=exact, unrounded=unrounded)))
 
     lowering(*overloads)(rule)
 

@@ -15,7 +15,9 @@ from compiler.export.signature import check_aliases
 NO_FUSION: dict[str, Any] = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0}
 """Overrides under which the copies of a compiled program are those its alias table asks for.
 
-CPU fusion duplicates a cache write into each of its readers, which hides whether the write is in place.
+CPU fusion duplicates a cache write into each of its readers, which hides whether the write is in place. For counting only:
+with the pass off, the simplifier of XLA's CPU back end (jaxlib 0.10.2, `algsimp` after layout assignment) merges a transposing copy
+of the updates of a 16-bit scatter into a bitcast, and the values are wrong.
 """
 
 

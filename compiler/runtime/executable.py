@@ -145,9 +145,8 @@ class Executable:
                 **dict(state.named_buffers(remove_duplicate=False)),
                 **dict(state.named_parameters(remove_duplicate=False)),
             }
-        else:
-            self._refuse_unknown(state)
         state = untied(state, self._assumed.ties)
+        self._refuse_unknown(state)
         with self._lock:
             known = {**self._state.available(), **state}
             missing = [name for _, name in self._owned if name not in known]
@@ -262,7 +261,10 @@ class Executable:
                 next_seed(tensors[index])
             for name, index in self.signature.rebound:
                 self._state.rebind(name, outputs[index])
-        leaves = [outputs[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.signature.out_leaves]
+        leaves = [
+            (outputs[leaf.index].item() if leaf.number else outputs[leaf.index]) if leaf.is_tensor else leaf.constant
+            for leaf in self.signature.out_leaves
+        ]
         return pytree.tree_unflatten(leaves, self.signature.out_tree)
 
     def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -103,7 +103,7 @@ def violations(data: bytes) -> Iterator[Violation]:
     for computation in module.computations:
         if not 0 <= computation.id < LIMIT:
             yield Violation(f"computation id {computation.id}", "ids must fit 32 bits")
-        known = computation.by_id()
+        known = computation.by_id
         for instruction in computation.instructions:
             yield from _instruction(instruction, computation, known, module)
 
@@ -119,7 +119,7 @@ def _interface(module: HloModule) -> Iterator[Violation]:
     if root is None:
         yield Violation("the entry computation", "it has no root")
         return
-    known = module.entry.by_id()
+    known = module.entry.by_id
     outputs = root.operands if root.opcode == "tuple" else (root.id,)
     for number, operand in enumerate(outputs):
         index = (number,) if root.opcode == "tuple" else ()
@@ -153,7 +153,7 @@ def _instruction(
         yield refuse("the custom-call target is not in the published list", f"custom-call {i.custom_call_target!r}")
     if i.opcode == "custom-call" and i.custom_call_target == KERNEL_TARGET and not i.backend_config:
         yield refuse("a kernel call without a configuration")
-    if i.opcode in COLLECTIVES and (i.compact_groups or not i.replica_groups):
+    if i.opcode in COLLECTIVES and (i.newer_fields or not i.replica_groups):
         yield refuse("replica groups must be listed one by one")
     if i.u64 >= 1 << 32:
         yield refuse("unsigned 64-bit constants above 32 bits are not supported")
@@ -172,8 +172,8 @@ def _shape(array: Shape) -> Iterator[str]:
 def _combiner(i: Instruction, module: HloModule) -> Iterator[Violation]:
     """The computation that joins old and new elements."""
     for called in i.called:
-        body = next((c for c in module.computations if c.id == called), None)
-        root = body.by_id().get(body.root) if body is not None else None
+        body = module.by_id.get(called)
+        root = body.by_id.get(body.root) if body is not None else None
         if root is None:
             continue
         element = next((a.element for a in i.shape.arrays()), "")

@@ -20,6 +20,7 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 
 from compiler.analysis.alias import AliasAnalysis, AliasKind, Root, argument_attributes, is_handle, main_function
 from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
+from compiler.analysis.copies import moved_bytes
 from compiler.analysis.interference import Copy, element_size
 from compiler.analysis.layout import rebase, same_strides
 from compiler.analysis.regions import contiguous, extent
@@ -30,7 +31,7 @@ from dialects.alias import ResultAlias, effects, results
 from dialects.alias import Root as RootAttr
 from dialects.calls import HandleCall
 from dialects.fx import CallOp, Operand
-from dialects.types import Geometry, element_name, geometry, handle_type, lazy_bits
+from dialects.types import DYNAMIC, Geometry, element_name, geometry, handle_type, lazy_bits
 
 
 @dataclass
@@ -93,7 +94,8 @@ class RemoveCopies(RewritePattern):
         assert isinstance(source.type, MemRefType)
         window, target = geometry(kind), geometry(source.type)
         if same_strides(copy, target):
-            moved = window.offset + (target.offset - copy.offset) * size // element_size(handle)
+            known = DYNAMIC not in (window.offset, copy.offset, target.offset)
+            moved = window.offset + (target.offset - copy.offset) * size // element_size(handle) if known else DYNAMIC
             placed: Geometry | None = Geometry(window.sizes, window.strides, moved)
         else:
             placed = rebase(window, copy, target)
@@ -107,6 +109,7 @@ class DropSelfCopies(RewritePattern):
 
     analysis: AliasAnalysis
     dropped: list[HandleCall] = field(default_factory=list)
+    saved: int = 0
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
@@ -116,6 +119,7 @@ class DropSelfCopies(RewritePattern):
             return  # inside a region
         if self.analysis.alias(op.args[0], op.args[1]).kind is AliasKind.MUST:
             self.dropped.append(op)
+            self.saved += moved_bytes(self.analysis.location(op.args[0]))
             rewriter.replace_all_uses_with(op.outs[0], op.args[0])
             rewriter.erase(op)
 
@@ -136,14 +140,14 @@ def apply_plan(function: FuncOp, plan: ClonePlan) -> Outcome:
     assert isinstance(module, ModuleOp)
     for op, remark in plan.kept:
         op.attributes[KEPT] = StringAttr(remark.reason)
-    dropped: list[HandleCall] = []
-    if plan.removed:
-        PatternRewriteWalker(RemoveCopies(plan), apply_recursively=False).rewrite_module(module)
-        copies = DropSelfCopies(AliasAnalysis(function), dropped)
-        PatternRewriteWalker(copies, apply_recursively=False).rewrite_module(module)
-        function.update_function_type()
-    saved = sum(copy.bytes for copy in plan.removed)
-    return Outcome(tuple(copy.op for copy in plan.removed), tuple(dropped), plan.kept, saved)
+    if not plan.removed:
+        return Outcome((), (), plan.kept, 0)
+    PatternRewriteWalker(RemoveCopies(plan), apply_recursively=False).rewrite_module(module)
+    stores = DropSelfCopies(AliasAnalysis(function))
+    PatternRewriteWalker(stores, apply_recursively=False).rewrite_module(module)
+    function.update_function_type()
+    saved = sum(copy.bytes for copy in plan.removed) + stores.saved
+    return Outcome(tuple(copy.op for copy in plan.removed), tuple(stores.dropped), plan.kept, saved)
 
 
 def has_writers_without_twin(function: FuncOp) -> bool:
@@ -166,8 +170,10 @@ def eliminate_whole_copies(function: FuncOp) -> None:
 
     def objection(op: HandleCall, source: SSAValue, result: SSAValue) -> str:
         where = analysis.location(source)
-        if where.region is None or len(where.roots) != 1:
+        if len(where.roots) != 1:
             return ""  # refused anyway
+        if where.region is None:
+            return "its size is not known"
         root = where.roots[0]
         origin = analysis.location(analysis.origins[root]).region
         first, last = (0, sizes[root]) if root in sizes else extent(origin) if origin is not None else (0, -1)

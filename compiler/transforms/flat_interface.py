@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FunctionType, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from compiler.analysis.memories import Memory, memory_order
 from compiler.errors import CompileError, UnsupportedError
@@ -64,14 +64,14 @@ class _Flattener:
         self.given: dict[int, SSAValue] = {}
 
     def run(self) -> FlatInterface:
-        block = self.block
-        last = block.last_op
-        if not isinstance(last, ReturnOp) or block.first_op is None:
+        last = self.block.last_op
+        if not isinstance(last, ReturnOp) or self.block.first_op is None:
             raise CompileError("the function has no return")
-        old = list(block.args)
-        head, tail = Emitter(block.first_op), Emitter(last)
-        for number in self.order:
-            self.given[number] = self._argument(number, self.bindings[number], head)
+        head, tail = Emitter(self.block.first_op), Emitter(last)
+        old = list(self.block.args)
+        self._new_block()
+        for number, data in self.constants.items():
+            self.given[number] = self._constant(self.bindings[number], data, head)
         for parameter, value in enumerate(old):
             owner = self._owner(parameter)
             state = self._state(owner, head, shape_of(value), element_of(value))
@@ -86,25 +86,35 @@ class _Flattener:
             outputs.append(self._result(source, outputs, results, tail))
         self._require_written(outputs)
         last.operands = outputs
-        for value in reversed(old):
-            block.erase_arg(value)
+        self.function.body.erase_block(self.replaced)
         erase_dead_values(self.function.body)
         return self._finish(outputs)
 
-    def _argument(self, number: int, binding: Binding, emitter: Emitter) -> SSAValue:
+    def _new_block(self) -> None:
+        """The operations in a block that takes an argument for each argument of the program that is no constant."""
+        numbers = [number for number in self.order if number not in self.constants]
+        bindings = [self.bindings[number] for number in numbers]
+        for binding in bindings:
+            if binding.around:
+                raise UnsupportedError(
+                    f"memory around the elements of {binding.name} is written, and here its elements are all there is",
+                    hint="pass the whole tensor and take the view inside the program",
+                )
+        block = Block(arg_types=[value_type(b.element, b.geometry.sizes) for b in bindings])
+        for op in list(self.block.ops):
+            op.detach()
+            block.add_op(op)
+        self.replaced, self.block = self.block, block
+        self.function.body.add_block(block)
+        for number, binding, value in zip(numbers, bindings, block.args, strict=True):
+            value.name_hint = binding.name if binding.name.isidentifier() else None
+            self.given[number] = value
+
+    def _constant(self, binding: Binding, data: DenseIntOrFPElementsAttr, emitter: Emitter) -> SSAValue:
+        if binding.written:
+            raise UnsupportedError(f"the constant {binding.name} is written", hint="make it an input of the program")
         kind = value_type(binding.element, binding.geometry.sizes)
-        if number in self.constants:
-            if binding.written:
-                raise UnsupportedError(f"the constant {binding.name} is written", hint="make it an input of the program")
-            return emitter.emit(ConstantOp, [], [kind], {"data": self.constants[number]}).results[0]
-        if binding.around:
-            raise UnsupportedError(
-                f"memory around the elements of {binding.name} is written, and here its elements are all there is",
-                hint="pass the whole tensor and take the view inside the program",
-            )
-        value = self.block.insert_arg(kind, len(self.block.args))
-        value.name_hint = binding.name if binding.name.isidentifier() else None
-        return value
+        return emitter.emit(ConstantOp, [], [kind], {"data": data}).results[0]
 
     def _owner(self, parameter: int) -> int:
         owners = self.owners[parameter]

@@ -176,8 +176,8 @@ class _Check:
 
 def _leaves(node: Any) -> Iterator[int | None]:
     """The leaves of a result's tree in order: a number of the plan, or None for what is no tensor."""
-    if "output" in node:
-        yield node["output"]
+    if "output" in node or "number" in node:
+        yield node.get("output", node.get("number"))
     elif "constant" in node:
         yield None
     else:

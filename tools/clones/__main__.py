@@ -19,6 +19,7 @@ from torch import fx
 from compiler.integrations.fx_clones import CloneReport, eliminate_clones
 from tools.clones.brute_force import BruteForce
 from tools.clones.generate import random_case
+from tools.clones.wild import wild_case
 
 UNDECLARED = {torch.ops.aliascases.reverse_into.default: ("dst",)}
 """What the graphs' own operators overwrite; their schemas say "written"."""
@@ -70,14 +71,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the first graph")
     parser.add_argument("--operations", type=int, default=12, help="most operations of a graph")
     parser.add_argument("--clones", type=int, default=5, help="most clones of a graph")
+    parser.add_argument("--wild", action="store_true", help="graphs of everything that can share memory; misses are allowed there")
     options = parser.parse_args()
+    make = wild_case if options.wild else random_case
     warnings.simplefilter("ignore")
-    start, seed = time.monotonic(), options.seed
+    start, seed = time.process_time(), options.seed
     done = clones = removed = 0
     wrong: set[int] = set()
     missed: set[int] = set()
     while done < options.count:
-        case = random_case(seed, options.operations, options.clones)
+        case = make(seed, options.operations, options.clones)
         try:
             force = BruteForce(case)
         except RuntimeError:  # a view does not fit the strides, a write overlaps itself: no graph for PyTorch
@@ -93,12 +96,12 @@ def main() -> int:
         seed += 1
         if sys.stderr.isatty():
             print(f"\r{done} graphs", end="", file=sys.stderr)
-    seconds = time.monotonic() - start
+    seconds = time.process_time() - start
     print(
         f"{done} graphs (seeds {options.seed} to {seed - 1}): {len(wrong)} wrong, {done - len(wrong) - len(missed)} equal to the best, "
-        f"{len(missed)} below it; {removed} of {clones} clones gone; {seconds:.0f} s, {seconds / done * 1000:.0f} ms a graph"
+        f"{len(missed)} below it; {removed} of {clones} clones gone; {seconds:.0f} s of one core, {seconds / done * 1000:.0f} ms a graph"
     )
-    return 1 if wrong or len(missed) > done // 100 else 0
+    return 1 if wrong or (len(missed) > done // 100 and not options.wild) else 0
 
 
 if __name__ == "__main__":

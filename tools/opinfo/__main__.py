@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     from tools.opinfo import page, results
 
     if options.command == "report":
-        found = results.summarise(results.read_journal(options.journal))
+        found = results.summarise(results.read_journal(options.journal), results.work(options.journal))
         if not options.no_write:
             results.write(found)
             page.write(found)

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compiler
 from compiler.errors import CompileError
 from compiler.frontend.schemas import overload_name
-from tools.opinfo.core_samples import core_samples
+from tools.opinfo.core_samples import CORE, core_samples
 from tools.opinfo.distributions import compare_draws
 from tools.opinfo.judge import Call, Seen, compare
 from tools.opinfo.samples import Sample, flowing, samples, variant
@@ -132,7 +132,8 @@ class _Run:
         except Exception as error:
             raise _EagerRefuses from error
         self.expected = Seen.of(result, tensors)
-        self.overloads = tuple(recorder.seen)
+        own = {entry: None} if entry in CORE else {}  # a composite one is never dispatched under its name
+        self.overloads = tuple(recorder.seen | own)
         self.random = recorder.random
 
     def fresh(self) -> list[torch.Tensor]:

@@ -71,6 +71,7 @@ CORE: dict[str, tuple[tuple[torch.dtype, ...], Made]] = {
     "aten._adaptive_avg_pool2d_backward.default": (FLOATS, lambda d: [
         (_made(2, 3, *out, dtype=d), _made(*_IMAGE, dtype=d)) for out in ((3, 5), (4, 2), (1, 1))]),
     "aten._embedding_bag.default": (FLOATS[:1], _embedding_bag),
+    "aten._local_scalar_dense.default": (FLOATS + INTEGERS, lambda d: [(_made(*shape, dtype=d),) for shape in ((), (1,), (1, 1))]),
     "aten._native_batch_norm_legit_no_training.default": (FLOATS, lambda d: [
         (_made(*_IMAGE, dtype=d), w, w, _made(3, dtype=d), _made(3, dtype=d, low=0.5), 0.1, 1e-5) for w in (_made(3, dtype=d), None)]),
     "aten.adaptive_avg_pool1d.default": (FLOATS, lambda d: [
@@ -93,7 +94,8 @@ CORE: dict[str, tuple[tuple[torch.dtype, ...], Made]] = {
     "aten.div.Scalar_mode": (FLOATS + INTEGERS[:1], lambda d: [
         (_made(3, 5, dtype=d, low=-9, high=9), n, {"rounding_mode": mode}) for n in (2, 0.7, -3) for mode in ("floor", "trunc")]),
     "aten.embedding_dense_backward.default": (FLOATS[:1], lambda d: [
-        (_made(2, 3, 4, dtype=d), torch.tensor([[1, 0, 1], [4, 1, 4]]), 6, padding, scaled) for padding, scaled in ((-1, False), (1, True))]),
+        (_made(2, 3, 4, dtype=d), torch.tensor([[1, 0, 1], [4, 1, 4]]), 6, padding, scaled)
+        for padding, scaled in ((-1, False), (1, True))]),
     "aten.fmod.Scalar": (FLOATS + INTEGERS[:1], _scalars(3, -2)),
     "aten.gt.Scalar": (FLOATS + INTEGERS, _scalars(0.5, 1)),
     "aten.native_dropout.default": (FLOATS, lambda d: [

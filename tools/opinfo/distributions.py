@@ -35,7 +35,9 @@ LOW_RANK = frozenset({"svd_lowrank", "pca_lowrank"})
 """Entries that give factors, unique up to signs: compared by their product and by the singular values."""
 
 
-def compare_draws(call: Call, eager: Callable[[int], Seen], compiled: Callable[[int], Seen], before: Sequence[torch.Tensor]) -> tuple[str, str]:
+def compare_draws(
+    call: Call, eager: Callable[[int], Seen], compiled: Callable[[int], Seen], before: Sequence[torch.Tensor]
+) -> tuple[str, str]:
     """The kind of verdict and its reason. `eager(seed)` and `compiled(seed)` start a stream; seed -1 goes on with it."""
     first, again = compiled(3), compiled(3)
     if any(not same_bits(a, b) for a, b in zip(_all(first), _all(again), strict=True)):
@@ -51,8 +53,8 @@ def compare_draws(call: Call, eager: Callable[[int], Seen], compiled: Callable[[
         if (a.dtype, a.shape) != (b.dtype, b.shape):
             return "wrong", f"{b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
         if drawn[k]:
-            rows = [torch.stack([_numbers(_all(seen)[k]) for seen in runs]) for runs in (mine, theirs)]
-            why = _differ(call.entry, *rows, TOLERANCE.get(a.dtype, (0.0, 0.0))[0])
+            rows, others = (torch.stack([_numbers(_all(seen)[k]) for seen in runs]) for runs in (mine, theirs))
+            why = _differ(call.entry, rows, others, TOLERANCE.get(a.dtype, (0.0, 0.0))[0])
             if why:
                 return "wrong", why
     # What is left is compared as always, with eager's draws in place of the compiled ones.
@@ -90,7 +92,7 @@ def _differ(entry: str, mine: torch.Tensor, theirs: torch.Tensor, close: float) 
         if not bool(known.all()):
             return f"{float(found[int((~known).int().argmax())]):g} is none of eager's values"
     rows = [_statistics(runs) for runs in (mine, theirs)]
-    gap, where = _distance(*rows, close).max(0)
+    gap, where = _distance(rows[0], rows[1], close).max(0)
     if float(gap) > math.sqrt(-math.log(DOUBT / 2) / len(mine)):
         numbers = [float(r[:, where].nan_to_num(posinf=0.0, neginf=0.0).mean()) for r in rows]
         return f"another distribution: the greatest gap of two is {float(gap):.2f}, with means {numbers[1]:g} and {numbers[0]:g}"

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from compiler.errors import CompileError
+from compiler.frontend.scalars import TAKES
 from compiler.frontend.schemas import facts, overload_name
 from compiler.lowering import load_rules
 from compiler.lowering.registry import RULES
@@ -40,6 +41,8 @@ def status(name: str, results: dict[str, Any]) -> str:
         return "not tried"
     load_rules()
     known = facts(op)
+    if op in TAKES:
+        return "direct: the number is a 0-d tensor; no size, index or branch may depend on it"
     if torch.Tag.data_dependent_output in op.tags and "Tensor" not in str(op._schema.returns):
         return "refused: it takes a Python value from the data of a tensor"
     if op._schema.returns and all("Tensor" not in str(r.type) for r in op._schema.returns):

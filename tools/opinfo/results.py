@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from tools.opinfo.samples import VARIANTS
 FILE = Path(__file__).parents[2] / "docs" / "opinfo.json"
 
 Results = dict[str, Any]
-"""{"entries": {variant: {entry: {dtype: {"passed": n, "refused": {reason: n}, ...}}}}, "overloads": {name: [run, passed]},
-"core": {name: how it is lowered}}"""
+"""{"run": [units, seconds of work], "entries": {variant: {entry: {dtype: {"passed": n, "refused": {reason: n}, ...}}}},
+"overloads": {name: [run, passed]}}"""
 
 BAD = ("wrong", "crashed")
 
@@ -27,7 +27,13 @@ def read_journal(path: Path) -> Iterator[tuple[Unit, list[Verdict]]]:
         yield Unit(**item["unit"]), [Verdict(**v | {"overloads": tuple(v["overloads"])}) for v in item["verdicts"]]
 
 
-def summarise(found: Iterable[tuple[Unit, list[Verdict]]]) -> Results:
+def work(path: Path) -> list[int]:
+    """How many units a journal holds, and the seconds that they took one after the other."""
+    seconds = [json.loads(line).get("seconds", 0.0) for line in path.read_text().splitlines()]
+    return [len(seconds), round(sum(seconds))]
+
+
+def summarise(found: Iterable[tuple[Unit, list[Verdict]]], run: Sequence[int] = (0, 0)) -> Results:
     entries: dict[str, dict[str, dict[str, Any]]] = {variant: {} for variant in VARIANTS}
     overloads: dict[str, list[int]] = {}
     for unit, verdicts in sorted(found, key=lambda item: (item[0].entry, item[0].variant, item[0].dtype)):
@@ -44,7 +50,7 @@ def summarise(found: Iterable[tuple[Unit, list[Verdict]]]) -> Results:
                 counts[1] += v.kind == "passed"
         if verdicts:
             entries[unit.variant].setdefault(unit.entry, {})[unit.dtype] = cell
-    return {"entries": entries, "overloads": dict(sorted(overloads.items()))}
+    return {"run": list(run), "entries": entries, "overloads": dict(sorted(overloads.items()))}
 
 
 def state(cells: dict[str, Any]) -> tuple[str, str]:
@@ -92,7 +98,7 @@ def figures(results: Results) -> tuple[str, bool]:
 
 def write(results: Results) -> None:
     """One line an entry, so that a change shows as one."""
-    text = ['{"entries": {']
+    text = [f'{{"run": {results["run"]}, "entries": {{']
     variants = list(results["entries"].items())
     for number, (variant, entries) in enumerate(variants):
         text.append(f"{json.dumps(variant)}: {{")

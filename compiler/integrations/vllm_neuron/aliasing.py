@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from compiler.frontend.kernels import READERS
 from compiler.integrations.vllm_neuron.contract import contract_of
 from compiler.integrations.vllm_neuron.host import HostProgram, Write, find_writes, import_host
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
@@ -23,13 +24,14 @@ class AliasingOutputRewritePass:
     recompiles: ClassVar[bool] = True
 
     def run(self, gm: fx.GraphModule, **kwargs: Any) -> tuple[fx.GraphModule, dict[str, Any]]:
-        """Rewrite in place. `example_inputs`, when given, say more about shared memory than the graph's metadata.
+        """Rewrite in place. `example_inputs`, when given, say more about shared memory than the graph's metadata;
+        `kernels` read other toolkits' kernel operators.
 
         Raises:
             RuntimeError: a write cannot be expressed; the cause names the node, the line, and what to do instead.
         """
         try:
-            host = import_host(gm, kwargs.get("example_inputs"))
+            host = import_host(gm, kwargs.get("example_inputs"), (*kwargs.get("kernels", ()), *READERS))
             writes = find_writes(host)
             make_out_of_place(host.function, carriers=False)
             contract = contract_of(host)

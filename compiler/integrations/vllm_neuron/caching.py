@@ -7,8 +7,11 @@ kernels and constants, and paths of the host.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import types
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 import jaxlib
@@ -28,10 +31,19 @@ def cache_key(
     options: Mapping[str, Any] | None = None,
 ) -> str:
     """A SHA-256 of the program: the graph after the passes, its inputs, and what it is compiled with."""
-    parts: list[Any] = [torch.__version__, jaxlib.__version__, sorted((options or {}).items())]
+    versions = [torch.__version__, jaxlib.__version__, _own_version()]
+    parts: list[Any] = [versions, sorted((str(name), _described(value)) for name, value in (options or {}).items())]
     parts += [_inputs(example_inputs), sorted((aliasing_map or {}).items())]
     parts += _graph(gm)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _own_version() -> str:
+    """This package's version; a checkout that is not installed has none."""
+    try:
+        return metadata.version("fx2hlo")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _inputs(values: Sequence[Any]) -> list[Any]:
@@ -60,14 +72,16 @@ def _graph(gm: fx.GraphModule) -> list[Any]:
             return sorted((str(name), plain(item)) for name, item in value.items())
         if isinstance(value, slice):
             return ("slice", plain(value.start), plain(value.stop), plain(value.step))
-        return (type(value).__name__, str(value))
+        return _described(value)
 
     for node in gm.graph.nodes:
         numbers[node] = len(numbers)
         kwargs: dict[str, Any] = dict(node.kwargs)
         if is_kernel_call(node):
             kwargs = {name: value for name, value in kwargs.items() if name not in _COUNTERS}
-        target = "" if node.op in ("placeholder", "output") else _attribute(gm, node) if node.op == "get_attr" else _target(node)
+        target: Any = "" if node.op in ("placeholder", "output") else _target(node)
+        if node.op in ("get_attr", "call_module"):
+            target = _content(functools.reduce(getattr, str(node.target).split("."), gm))
         lines.append((node.op, target, plain(node.args), plain(kwargs), node.meta.get("replica_groups")))
     return lines
 
@@ -75,15 +89,44 @@ def _graph(gm: fx.GraphModule) -> list[Any]:
 def _target(node: fx.Node) -> str:
     target = node.target
     if callable(target) and not hasattr(target, "_schema") and hasattr(target, "__qualname__"):
-        return f"{target.__module__}.{target.__qualname__}"  # the text of a function has its address in it
+        return _function(target)  # the text of a function has its address in it
     return str(target)
 
 
-def _attribute(gm: fx.GraphModule, node: fx.Node) -> Any:
-    value: Any = gm
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
+def _function(function: Any) -> str:
+    """A function by its name; one that has no name of its own by what it does."""
+    name = f"{function.__module__}.{function.__qualname__}"
+    code = getattr(function, "__code__", None)
+    if "<" not in name or code is None:
+        return name
+    cells = [_described(cell.cell_contents) for cell in function.__closure__ or ()]
+    return f"{name} {code.co_code.hex()} {code.co_names} {[_described(c) for c in code.co_consts]} {cells}"
+
+
+def _content(value: Any) -> Any:
+    """What an attribute of a graph module is: elements of tensors, nodes of graphs, state of modules."""
     if isinstance(value, torch.Tensor):
         data = constant_data(value)
         return (str(value.dtype), tuple(value.shape), value.stride(), hashlib.sha256(data.data.data).hexdigest())
-    return _graph(value) if isinstance(value, fx.GraphModule) else (type(value).__name__, repr(value))
+    if isinstance(value, fx.GraphModule):
+        return _graph(value)
+    if isinstance(value, torch.nn.Module):
+        state = [*value.named_parameters(), *value.named_buffers()]
+        return (type(value).__qualname__, repr(value), value.training, [(name, _content(tensor)) for name, tensor in state])
+    return _described(value)
+
+
+def _described(value: Any) -> Any:
+    """A Python object by its type and value, never by its address: the text of one that has no text of its own shows it."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, (list, tuple)):
+        return (kind, [_described(item) for item in value])
+    if isinstance(value, dict):
+        return (kind, sorted((str(name), _described(item)) for name, item in value.items()))
+    if isinstance(value, types.CodeType):
+        return (kind, value.co_code.hex(), value.co_names, [_described(c) for c in value.co_consts])
+    if type(value).__repr__ is object.__repr__:
+        return (kind, sorted((name, _described(item)) for name, item in getattr(value, "__dict__", {}).items()))
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+        return (kind, _function(value))
+    return (kind, repr(value))

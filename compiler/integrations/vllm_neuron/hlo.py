@@ -12,7 +12,7 @@ from xdsl.context import Context
 from compiler.errors import CompileError
 from compiler.export.hlo import to_hlo
 from compiler.frontend.constants import constant_data
-from compiler.frontend.kernels import nki_values
+from compiler.frontend.kernels import READERS, KernelReader, on_values
 from compiler.integrations.vllm_neuron.host import import_host
 from compiler.integrations.vllm_neuron.manager import clean_name
 from compiler.integrations.vllm_neuron.replica_groups import groups_in
@@ -24,6 +24,7 @@ from compiler.transforms.decompose import Decompose
 from compiler.transforms.flat_interface import flatten_interface
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.transforms.resolve_replica_groups import Permutations, resolve_replica_groups
+from compiler.transforms.scatters_to_inserts import scatters_to_inserts
 from compiler.transforms.seed_parameter import NAME as SEED
 from compiler.transforms.seed_parameter import add_seed_parameter
 from compiler.verify import verify
@@ -56,9 +57,10 @@ def convert_fx_to_hlo(
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
     permutations: Permutations | None = None,
+    kernels: Sequence[KernelReader] = (),
 ) -> bytes:
     """`convert(...).proto`."""
-    return convert(gm, example_inputs, aliasing_map, replica_groups, permutations).proto
+    return convert(gm, example_inputs, aliasing_map, replica_groups, permutations, kernels).proto
 
 
 def convert(
@@ -67,6 +69,7 @@ def convert(
     aliasing_map: Mapping[int, int] | None = None,
     replica_groups: Mapping[str, Sequence[Sequence[int]]] | None = None,
     permutations: Permutations | None = None,
+    kernels: Sequence[KernelReader] = (),
 ) -> HloProgram:
     """Lower a graph that the passes have made pure.
 
@@ -79,13 +82,14 @@ def convert(
         replica_groups: partition of the world by process group; by default what the replica groups pass stored, and for other
             groups the regular partition that the live process group shows.
         permutations: the permutations of ranks in use, by process group (`resolve-replica-groups` says when they are needed).
+        kernels: readers of other toolkits' kernel operators.
         aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`).
 
     Raises:
         UnsupportedError: something has no lowering, or the Neuron compiler does not accept it; all of it is listed.
         CompileError: the aliasing map is wrong.
     """
-    host = import_host(gm, example_inputs, kernels=(nki_values,), draws=True)
+    host = import_host(gm, example_inputs, kernels=tuple(map(on_values, (*kernels, *READERS))), draws=True)
     module, function = host.program.module, host.function
     resolve_replica_groups(
         module,
@@ -110,6 +114,7 @@ def convert(
     }
     seed = add_seed_parameter(function)
     flat = flatten_interface(function, aliases, constants)
+    scatters_to_inserts(function)
     Decompose().apply(Context(), module)
     verify(module)
     names = [SEED if n == seed else clean_name(host.program.arguments[n].name) for n in flat.parameters]

@@ -45,6 +45,7 @@ class HostProgram:
         inputs: per argument of the program, its placeholder, or None for a constant and for random state.
         env: what each node of the graph evaluates to.
         outputs: the flat results of the graph.
+        kernels: readers of kernel calls.
     """
 
     gm: fx.GraphModule
@@ -53,6 +54,7 @@ class HostProgram:
     inputs: list[fx.Node | None]
     env: dict[fx.Node, Any]
     outputs: tuple[Leaf, ...]
+    kernels: Sequence[KernelReader] = READERS
 
     @property
     def function(self) -> FuncOp:
@@ -94,7 +96,8 @@ def import_host(
     by_name = {node.name: node for node in placeholders}
     inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
     nothing = next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0] is None
-    return HostProgram(gm, program, placeholders, inputs, importer.env, () if nothing else program.out_leaves)
+    outputs = () if nothing else program.out_leaves
+    return HostProgram(gm, program, placeholders, inputs, importer.env, outputs, kernels)
 
 
 class _NeuronImporter(Importer):

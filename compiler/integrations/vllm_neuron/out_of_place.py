@@ -7,9 +7,8 @@ from typing import Any, ClassVar, cast
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.node import map_aggregate
+from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
@@ -19,6 +18,7 @@ from compiler.errors import UnsupportedError
 from compiler.export.fx_graph import FxExporter, Origin, permuted, tensor_type
 from compiler.export.signature import OutputSource, Window
 from compiler.frontend.forms import Handle
+from compiler.frontend.kernels import READERS, read_kernel, tensors_of
 from compiler.integrations.vllm_neuron.aliasing import flat_results, output_node
 from compiler.integrations.vllm_neuron.contract import Contract, bindings_of, contract_of, plan_of
 from compiler.integrations.vllm_neuron.devices import devices_of
@@ -33,6 +33,7 @@ from compiler.integrations.vllm_neuron.host import (
 from compiler.locations import node_name
 from compiler.torch_types import DTYPES
 from compiler.transforms.in_place_to_out_of_place import make_out_of_place
+from dialects.nki import KernelCall
 from dialects.types import Geometry
 
 A = torch.ops.aten
@@ -55,7 +56,7 @@ class InPlaceToOutOfPlacePass:
             RuntimeError: the graph has no out-of-place form; the cause names the node, the line, and what to do instead.
         """
         try:
-            host = import_host(gm, kwargs.get("example_inputs"))
+            host = import_host(gm, kwargs.get("example_inputs"), (*kwargs.get("kernels", ()), *READERS))
             writes = find_writes(host)
             make_out_of_place(host.function, carriers=False)
             contract = contract_of(host)
@@ -207,24 +208,26 @@ class _Rewrite:
             return Origin()
         mentioned = devices_of(node) if node.op in ("call_function", "call_method") else []
         devices = [device for device in mentioned if isinstance(device, (str, torch.device))]
-        is_kernel = not isinstance(node.target, OpOverload) and "args" in node.kwargs and not node.args
         return Origin(
             {key: node.meta[key] for key in INHERITED if key in node.meta},
             tuple(root.name for root in self.writes.roots.get(node, ())),
             devices[0] if devices else None,
-            self._kernel_maker(node) if is_kernel else None,
+            self._kernel_maker(node) if isinstance(op, KernelCall) else None,
             isinstance(self.host.env.get(node), Handle),
         )
 
-    def _kernel_maker(self, node: fx.Node) -> Callable[[Sequence[fx.Node]], tuple[Any, dict[str, Any]]]:
+    def _kernel_maker(self, node: fx.Node) -> Callable[[Sequence[fx.Node]], tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """Remakes a kernel call: the host's own arguments, with values for its tensors."""
 
-        def make(operands: Sequence[fx.Node]) -> tuple[Any, dict[str, Any]]:
-            rest = iter(operands)
+        def make(operands: Sequence[fx.Node]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+            args, kwargs = map_arg((node.args, node.kwargs), self.host.env.__getitem__)
+            call = read_kernel(self.host.kernels, node.target, args, kwargs)
+            assert call is not None, "it was imported as a kernel call"
+            places = {id(tensor): operand for tensor, operand in zip(tensors_of(call.args), operands, strict=True)}
 
             def replace(value: Any) -> Any:
                 if isinstance(value, fx.Node):
-                    return self._filled(self.host.env[value], rest)
+                    return self._filled(self.host.env[value], places)
                 if isinstance(value, list):
                     return [replace(item) for item in value]
                 if type(value) is tuple:
@@ -233,17 +236,16 @@ class _Rewrite:
                     return {name: replace(item) for name, item in value.items()}
                 return value
 
-            kwargs = {name: replace(value) for name, value in node.kwargs.items()}
-            return node.target, kwargs
+            return node.target, tuple(map(replace, node.args)), {n: replace(value) for n, value in node.kwargs.items()}
 
         return make
 
-    def _filled(self, value: Any, rest: Any) -> Any:
+    def _filled(self, value: Any, places: dict[int, fx.Node]) -> Any:
         """What a node evaluates to, with new nodes for tensors; an object becomes an attribute of the module."""
         if isinstance(value, Handle):
-            return next(rest)
+            return places[id(value)]
         if tensors_in(value):
-            return pytree.tree_map(lambda leaf: self._filled(leaf, rest), value, is_leaf=lambda x: isinstance(x, Handle))
+            return pytree.tree_map(lambda leaf: self._filled(leaf, places), value, is_leaf=lambda x: isinstance(x, Handle))
         if value is None or isinstance(value, (int, float, str, bool, torch.dtype, torch.device)):
             return value
         while hasattr(self.host.gm, f"_object_{self._objects}"):

@@ -96,3 +96,22 @@ func.func @main(%x: memref<2x4xf32> {alias.root = #alias.root<0, 32 bytes>, fx.n
   %t = fx.call "aten.sin.default"(%y) effects<read 0> results<fresh> : (memref<2x4xf32>) -> memref<2x4xf32>
   func.return %n, %t : memref<2x4xf32>, memref<2x4xf32>
 }
+
+// -----
+
+// Inside a branch or a loop it would take a look at all that may run afterwards, the next round included.
+func.func @main(%p: memref<i1> {alias.root = #alias.root<3, 1 bytes>}, %x: memref<2x4xf32> {alias.root = #alias.root<0, 32 bytes>, fx.name = "x"},
+                %r: memref<2x4xf32> {alias.root = #alias.root<1, 32 bytes>, fx.name = "r"}, %w: memref<4xf32> {alias.root = #alias.root<2, 16 bytes>, fx.name = "w"}) -> (memref<2x4xf32>) {
+  %t = fx.cond %p captures(%x, %r, %w) effects<read 0, read 1, write 1, read 2, write 2, read 3> then {
+  ^bb0(%a: memref<2x4xf32>, %b: memref<2x4xf32>, %c: memref<4xf32>):
+    // expected-error @below {{may consume its activations inside control flow}}
+    %n, %s = vllm_ir.call "own.add_norm.default"(%a, %b, %c) activations<0, 1> maybe_inplace implementations [
+            #vllm_ir.implementation<"fused" "own.add_norm_.default" effects<read 0, write 0, read 1, write 1, read 2> results<> gives [write 0, write 1]>]
+            : (memref<2x4xf32>, memref<2x4xf32>, memref<4xf32>) -> (memref<2x4xf32>, memref<2x4xf32>)
+    fx.yield %n : memref<2x4xf32>
+  } else {
+  ^bb1(%d: memref<2x4xf32>, %e: memref<2x4xf32>, %f: memref<4xf32>):
+    fx.yield %d : memref<2x4xf32>
+  } : (memref<i1>, memref<2x4xf32>, memref<2x4xf32>, memref<4xf32>) -> (memref<2x4xf32>)
+  func.return %t : memref<2x4xf32>
+}

@@ -162,3 +162,113 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (m
   %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4xf32, "neg">) -> memref<f32>
   func.return %s : memref<f32>
 }
+
+// -----
+
+// It says that it takes any strides: removed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "own.norm.default"(%t
+func.func @main(%x: memref<2x2xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
+  %t = fx.call "aten.t.default"(%y) effects<> results<view 0> : (memref<2x2xf32>) -> memref<2x2xf32, strided<[1, 2]>>
+  %c = fx.call "aten.clone.default"(%t, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<2x2xf32, strided<[1, 2]>>) -> memref<2x2xf32>
+  %s = fx.call "own.norm.default"(%c) effects<read 0> results<fresh> {fx.flexible_layout} : (memref<2x2xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
+// Aligned as it has to be: removed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "aten.view.dtype"(%h, i64){{.*}} -> memref<1xi64, strided<[1], offset: 1>>
+func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<i64>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
+  %h = fx.call "aten.slice.Tensor"(%y, 0, 2, 4) effects<> results<view 0> : (memref<4xf32>) -> memref<2xf32, strided<[1], offset: 2>>
+  %c = fx.call "aten.clone.default"(%h) effects<read 0> results<fresh> : (memref<2xf32, strided<[1], offset: 2>>) -> memref<2xf32>
+  %v = fx.call "aten.view.dtype"(%c, i64) effects<> results<view 0> : (memref<2xf32>) -> memref<1xi64>
+  %s = fx.call "aten.sum.default"(%v) effects<read 0> results<fresh> : (memref<1xi64>) -> memref<i64>
+  func.return %s : memref<i64>
+}
+
+// -----
+
+// A functionalised call that names windows by strides and position looks at both: kept, as the copy starts elsewhere.
+// CHECK-LABEL: func.func @main
+// CHECK: "aten.clone.default"{{.*}}alias.kept = "auto_functionalized_v2{{[^"]*}}: it counts positions from the start of the storage"
+func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<2xf32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
+  %h = fx.call "aten.slice.Tensor"(%y, 0, 2, 4) effects<> results<view 0> : (memref<4xf32>) -> memref<2xf32, strided<[1], offset: 2>>
+  %c = fx.call "aten.clone.default"(%h) effects<read 0> results<fresh> : (memref<2xf32, strided<[1], offset: 2>>) -> memref<2xf32>
+  %o = fx.call "auto_functionalized_v2"(%c) effects<read 0, write 0> results<may 0> : (memref<2xf32>) -> memref<2xf32>
+  func.return %o : memref<2xf32>
+}
+
+// -----
+
+// It is asked for its strides, which would be others: kept.
+// CHECK-LABEL: func.func @main
+// CHECK: "aten.clone.default"{{.*}}alias.kept = "aten.sym_stride.int{{[^"]*}}: it asks for sizes or strides"
+func.func @main(%x: memref<2x2xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<i64>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
+  %t = fx.call "aten.t.default"(%y) effects<> results<view 0> : (memref<2x2xf32>) -> memref<2x2xf32, strided<[1, 2]>>
+  %c = fx.call "aten.clone.default"(%t, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<2x2xf32, strided<[1, 2]>>) -> memref<2x2xf32>
+  %s = fx.call "aten.sym_stride.int"(%c, 0) effects<> results<fresh> : (memref<2x2xf32>) -> memref<i64>
+  func.return %s : memref<i64>
+}
+
+// -----
+
+// They are the same: removed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "aten.sym_stride.int"(%y
+func.func @main(%x: memref<2x2xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<i64>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
+  %c = fx.call "aten.clone.default"(%y, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
+  %s = fx.call "aten.sym_stride.int"(%c, 0) effects<> results<fresh> : (memref<2x2xf32>) -> memref<i64>
+  func.return %s : memref<i64>
+}
+
+// -----
+
+// It may return its operand, whose strides would be others: kept.
+// CHECK-LABEL: func.func @main
+// CHECK: "aten.clone.default"{{.*}}alias.kept = "aten.contiguous.default{{[^"]*}}: it may return its operand"
+func.func @main(%x: memref<2x2xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<2x2xf32>
+  %t = fx.call "aten.t.default"(%y) effects<> results<view 0> : (memref<2x2xf32>) -> memref<2x2xf32, strided<[1, 2]>>
+  %c = fx.call "aten.clone.default"(%t, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<2x2xf32, strided<[1, 2]>>) -> memref<2x2xf32>
+  %d = fx.call "aten.contiguous.default"(%c) effects<read 0> results<may 0> : (memref<2x2xf32>) -> memref<2x2xf32>
+  %s = fx.call "aten.sum.default"(%d) effects<read 0> results<fresh> : (memref<2x2xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
+// Every element of the copy is one and the same of its source; a write through it would meet it twice: kept.
+// CHECK-LABEL: func.func @main
+// CHECK: "aten.clone.default"{{.*}}alias.kept = "aten.add_.Scalar{{[^"]*}}: it would write one element twice"
+func.func @main(%x: memref<1xf32> {alias.root = #alias.root<0, 4 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<1xf32>) -> memref<1xf32>
+  %e = fx.call "aten.expand.default"(%y, [4]) effects<> results<view 0> : (memref<1xf32>) -> memref<4xf32, strided<[0]>>
+  %c = fx.call "aten.clone.default"(%e) effects<read 0> results<fresh> : (memref<4xf32, strided<[0]>>) -> memref<4xf32>
+  %a = fx.call "aten.add_.Scalar"(%c, 1) effects<read 0, write 0> results<same 0> : (memref<4xf32>) -> memref<4xf32>
+  %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
+// It is read only: removed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "aten.sum.default"(%e)
+func.func @main(%x: memref<1xf32> {alias.root = #alias.root<0, 4 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<1xf32>) -> memref<1xf32>
+  %e = fx.call "aten.expand.default"(%y, [4]) effects<> results<view 0> : (memref<1xf32>) -> memref<4xf32, strided<[0]>>
+  %c = fx.call "aten.clone.default"(%e) effects<read 0> results<fresh> : (memref<4xf32, strided<[0]>>) -> memref<4xf32>
+  %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}

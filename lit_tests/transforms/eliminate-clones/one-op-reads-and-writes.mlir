@@ -57,3 +57,21 @@ func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (m
   %t = fx.call "aten.sum.default"(%b) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<f32>
   func.return %s, %t : memref<f32>, memref<f32>
 }
+
+// -----
+
+// They write different halves: both go.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "own.two_writes.default"
+func.func @main(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) -> (memref<f32>, memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
+  %a = fx.call "aten.clone.default"(%y) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
+  %b = fx.call "aten.clone.default"(%y) effects<read 0> results<fresh> : (memref<4xf32>) -> memref<4xf32>
+  %p = fx.call "aten.slice.Tensor"(%a, 0, 0, 2) effects<> results<view 0> : (memref<4xf32>) -> memref<2xf32>
+  %q = fx.call "aten.slice.Tensor"(%b, 0, 2, 4) effects<> results<view 0> : (memref<4xf32>) -> memref<2xf32, strided<[1], offset: 2>>
+  fx.call "own.two_writes.default"(%p, %q) effects<read 0, write 0, read 1, write 1> results<> : (memref<2xf32>, memref<2xf32, strided<[1], offset: 2>>) -> ()
+  %s = fx.call "aten.sum.default"(%p) effects<read 0> results<fresh> : (memref<2xf32>) -> memref<f32>
+  %t = fx.call "aten.sum.default"(%q) effects<read 0> results<fresh> : (memref<2xf32, strided<[1], offset: 2>>) -> memref<f32>
+  func.return %s, %t : memref<f32>, memref<f32>
+}

@@ -1,0 +1,87 @@
+"""Functions of PyTorch whose implementation looks at data, by operators that do not, while a program is traced.
+
+`equal` and `allclose` give a number, as `item()` does. The others look only to check what they are given, or to select by a
+mask that follows from shapes; the check is left out: negative weights or variances give NaN where eager PyTorch raises.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+
+class DataChecks(TorchFunctionMode):
+    """Puts the functions below in place of PyTorch's."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _FUNCTIONS.get(func, func)(*args, **(kwargs or {}))
+
+
+def equal(one: Tensor, other: Tensor) -> Any:
+    return (one == other).all().item() if one.shape == other.shape else False
+
+
+def allclose(one: Tensor, other: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return torch.isclose(one, other, *args, **kwargs).all().item()
+
+
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
+    rows = input.unsqueeze(0) if input.dim() < 2 else input
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    weighted = rows if weights is None else rows * weights
+    total: Any = rows.shape[1] if weights is None else weights.sum()
+    mean = weighted.sum(1) / total
+    if weights is not None and aweights is not None and correction:
+        total = total - correction * (weights * aweights).sum() / total
+    else:
+        total = total - correction
+    total = torch.clamp(total, min=0) if isinstance(total, Tensor) else max(total, 0)
+    centred = rows - mean.unsqueeze(1)
+    right = centred if weights is None else centred * weights
+    return torch.true_divide(torch.mm(centred, right.t().conj()), total).squeeze()
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    found = cov(input)
+    if not found.dim():
+        return found / found
+    spread = torch.sqrt(found.diag().real if found.is_complex() else found.diag())
+    found = found / spread.view(-1, 1) / spread.view(1, -1)
+    if found.is_complex():
+        return torch.complex(found.real.clip(-1, 1), found.imag.clip(-1, 1))
+    return found.clip(-1, 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    chosen = list(choose(range(len(input)), r)) if r else []
+    if not r:
+        return input.new_empty((0,))
+    places = torch.tensor([place for row in chosen for place in row], dtype=torch.int64)
+    return input.index_select(0, places).reshape(len(chosen), r)
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
+    if spread.shape != input.shape and spread.shape == input.shape[:-1]:
+        spread = spread.unsqueeze(-1)
+    spread = spread.clamp(min=eps)
+    loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+_FUNCTIONS: dict[Any, Any] = {
+    torch.equal: equal, torch.Tensor.equal: equal, torch.allclose: allclose, torch.Tensor.allclose: allclose,
+    torch.cov: cov, torch.Tensor.cov: cov, torch.corrcoef: corrcoef, torch.Tensor.corrcoef: corrcoef,
+    torch.combinations: combinations, torch.nn.functional.gaussian_nll_loss: gaussian_nll_loss,
+}  # fmt: skip
