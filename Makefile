@@ -28,6 +28,7 @@ test: venv
 
 lint: venv
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
 
 types: venv
 	@$(BIN)/pyright --pythonpath $(BIN)/python

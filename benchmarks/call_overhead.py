@@ -1,6 +1,6 @@
 """What a call costs: a step over n arguments of which a third is written in place, beside eager PyTorch, in turn.
 
-    python benchmarks/call_overhead.py [--arguments 10 100 300]
+python benchmarks/call_overhead.py [--arguments 10 100 300]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Clone elimination as programs grow: time per op at 1k, 10k and 100k ops with 10% clones, and the exponent.
 
-    PYTHONPATH=. python benchmarks/clone_scaling.py [largest]
+PYTHONPATH=. python benchmarks/clone_scaling.py [largest]
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ class Graph:
                 "arguments": ArrayAttr([*map(Operand, range(len(operands))), *map(integer, extra)]),
                 "effects": effects(reads, writes),
                 "aliases": results([alias]),
-                **({"pointwise": UnitAttr()} if writes and target.startswith(("aten.add", "aten.copy", "aten.mul")) else {}),
+                **(
+                    {"pointwise": UnitAttr()}
+                    if writes and target.startswith(("aten.add", "aten.copy", "aten.mul"))
+                    else {}
+                ),
             },
         )
         self.block.add_op(op)
@@ -49,9 +53,7 @@ class Graph:
 
     def module(self, *outputs: SSAValue) -> ModuleOp:
         self.block.add_op(ReturnOp(*outputs))
-        attributes = [
-            DictionaryAttr({"alias.root": Root(RootData(i, 1 << 40))}) for i in range(len(self.block.args))
-        ]
+        attributes = [DictionaryAttr({"alias.root": Root(RootData(i, 1 << 40))}) for i in range(len(self.block.args))]
         types = ([a.type for a in self.block.args], [o.type for o in outputs])
         return ModuleOp([FuncOp("main", types, Region(self.block), arg_attrs=ArrayAttr(attributes))])
 
@@ -101,7 +103,9 @@ def chain(clones: int) -> ModuleOp:
     late: list[SSAValue] = []
     for step in range(clones):
         c = graph.call("aten.clone.default", c, kind=row, reads=[0])
-        graph.call("aten.add_.Tensor", c, graph.block.args[0], kind=row, reads=[0, 1], writes=[0], alias=ResultAlias("same", 0))
+        graph.call(
+            "aten.add_.Tensor", c, graph.block.args[0], kind=row, reads=[0, 1], writes=[0], alias=ResultAlias("same", 0)
+        )
         if step % 2:
             late.append(c)
     x = c
@@ -123,14 +127,20 @@ def measure(module: ModuleOp) -> tuple[int, int, int, float]:
 
 def main(largest: int = 100_000) -> None:
     gc.set_threshold(50_000, 20, 100)
-    for name, build in (("layers", layers), ("one pool", lambda n: one_pool(n // 10)), ("chain", lambda n: chain(n // 10))):
+    for name, build in (
+        ("layers", layers),
+        ("one pool", lambda n: one_pool(n // 10)),
+        ("chain", lambda n: chain(n // 10)),
+    ):
         before: tuple[int, float] | None = None
         size = 1_000
         while size <= largest:
             count, removed, kept, seconds = measure(build(size))
             exponent = f"{math.log(seconds / before[1]) / math.log(count / before[0]):5.2f}" if before else "     "
             each = seconds / count * 1e6
-            print(f"{name:9s} {count:7d} ops  {removed:6d} gone {kept:6d} kept  {seconds:7.2f} s  {each:6.1f} us/op  {exponent}")
+            print(
+                f"{name:9s} {count:7d} ops  {removed:6d} gone {kept:6d} kept  {seconds:7.2f} s  {each:6.1f} us/op  {exponent}"
+            )
             before = count, seconds
             size *= 10
 

@@ -57,7 +57,9 @@ def main() -> int:
         for line in found:
             print(f"{case.id}: {line.splitlines()[0]}")
     shared = sum(map(shares_memory, cases))
-    print(f"{agreeing} of {len(cases)} programs agree with eager PyTorch, {shared} of them with arguments that share memory")
+    print(
+        f"{agreeing} of {len(cases)} programs agree with eager PyTorch, {shared} of them with arguments that share memory"
+    )
     return int(agreeing < len(cases))
 
 

@@ -1,6 +1,6 @@
 """The handed FX cases through the Neuron passes: how many are served right, refused, or wrong, by class of fault.
 
-    python benchmarks/fx_cases.py [--verbose] [CASE ...]
+python benchmarks/fx_cases.py [--verbose] [CASE ...]
 """
 
 from __future__ import annotations

@@ -148,7 +148,9 @@ class Translating(nn.Module):
         super().__init__()
         self.encoder, self.steps = model.get_encoder(), Crossing(model, source)
 
-    def forward(self, source: torch.Tensor, tokens: Any = None, position: Any = None, first: bool = True) -> torch.Tensor:
+    def forward(
+        self, source: torch.Tensor, tokens: Any = None, position: Any = None, first: bool = True
+    ) -> torch.Tensor:
         if tokens is None:
             return self.encoder(source).last_hidden_state
         return self.steps(tokens, source, position, first)
@@ -282,7 +284,9 @@ class Outcome:
     def agrees(self, tolerance: float) -> bool:
         """Values are right, what is written is written in place, and no cache is copied."""
         written = {program: count for program, (_, count) in self.states.items()}
-        return self.difference <= tolerance and self.aliased == written and not any((*self.copies.values(), self.copied))
+        return (
+            self.difference <= tolerance and self.aliased == written and not any((*self.copies.values(), self.copied))
+        )
 
 
 def compare(family: Family, seed: int = 0) -> Outcome:
@@ -352,7 +356,19 @@ def main(names: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--models", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
     asked = options.parse_args(names)
-    table = Table("model", "program", "nodes", "states", "written", "aliased", "copies", "difference", "tolerance", "compile s", "agrees")
+    table = Table(
+        "model",
+        "program",
+        "nodes",
+        "states",
+        "written",
+        "aliased",
+        "copies",
+        "difference",
+        "tolerance",
+        "compile s",
+        "agrees",
+    )
     wrong = 0
     for name in asked.models:
         family = FAMILIES[name]
@@ -360,7 +376,12 @@ def main(names: Sequence[str] | None = None) -> int:
             outcome = compare(family)
         agrees = outcome.agrees(family.tolerance)
         wrong += not agrees
-        last = (f"{outcome.difference:.1e}", f"{family.tolerance:.0e}", f"{outcome.seconds:.1f}", "yes" if agrees else "NO")
+        last = (
+            f"{outcome.difference:.1e}",
+            f"{family.tolerance:.0e}",
+            f"{outcome.seconds:.1f}",
+            "yes" if agrees else "NO",
+        )
         for program, nodes in outcome.nodes.items():
             states = *outcome.states[program], outcome.aliased[program], outcome.copies[program]
             table.add_row(name, program, str(nodes), *map(str, states), *last)

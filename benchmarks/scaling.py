@@ -93,7 +93,9 @@ def drop_in(case: Case) -> dict[str, float]:
     times: dict[str, float] = {}
     found: dict[str, Any] = {}
     for each in get_default_pass_manager().passes:
-        times[each.name], (gm, found[each.name]) = measure(lambda each=each, gm=gm: each.run(gm, example_inputs=inputs, **found))
+        times[each.name], (gm, found[each.name]) = measure(
+            lambda each=each, gm=gm: each.run(gm, example_inputs=inputs, **found)
+        )
     io_map = found["aliasing_output_rewrite"]["io_map"]
     times["HLO"], _ = measure(lambda: convert_fx_to_hlo(gm, inputs, io_map))
     times["all"] = sum(times.values())

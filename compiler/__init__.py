@@ -65,8 +65,16 @@ def compile(
     from compiler.compilation import compile_program
 
     return compile_program(
-        program, example_inputs, donate=donate, target=target, trust=trust, validate=validate, xla_flags=xla_flags,
-        replica_groups=replica_groups, kernels=kernels, kernel_compiler=kernel_compiler,
+        program,
+        example_inputs,
+        donate=donate,
+        target=target,
+        trust=trust,
+        validate=validate,
+        xla_flags=xla_flags,
+        replica_groups=replica_groups,
+        kernels=kernels,
+        kernel_compiler=kernel_compiler,
     )
 
 
@@ -95,7 +103,6 @@ def register_custom_call(
     register_custom_call(op, target, backend_config=backend_config, frontend_attributes=frontend_attributes)
 
 
-
 def eliminate_clones(
     gm_or_graph: torch.fx.GraphModule | torch.fx.Graph,
     example_inputs: Sequence[Any] | None = None,
@@ -121,7 +128,12 @@ def eliminate_clones(
     from compiler.integrations import fx_clones
 
     return fx_clones.eliminate_clones(
-        gm_or_graph, example_inputs, donated=donated, objective=objective, hoist_reads=hoist_reads, overwrites=overwrites
+        gm_or_graph,
+        example_inputs,
+        donated=donated,
+        objective=objective,
+        hoist_reads=hoist_reads,
+        overwrites=overwrites,
     )
 
 

@@ -89,7 +89,9 @@ def compile_program(
             )
     function = entry(imported.module)
     stages.counts["imported"] = sum(1 for _ in function.body.block.ops)
-    stages.counts["writes"] = sum(1 for op in function.body.block.ops if isinstance(op, HandleCall) and op.effects.writes())
+    stages.counts["writes"] = sum(
+        1 for op in function.body.block.ops if isinstance(op, HandleCall) and op.effects.writes()
+    )
     checks = Validation(captured, imported) if validate else Checks()
     if has_writers_without_twin(function):
         with stages.measure("eliminate clones"):
@@ -172,7 +174,7 @@ def mark_donated(program: Program, donate: Sequence[int | str] | str) -> None:
     inputs = [n for n, a in enumerate(program.arguments) if a.kind == "input"]
     names = {a.name: n for n, a in enumerate(program.arguments)}
     chosen: set[int] = set()
-    for item in (range(len(inputs)) if donate == "all" else _items(donate)):
+    for item in range(len(inputs)) if donate == "all" else _items(donate):
         if isinstance(item, str) and item in names:
             chosen.add(names[item])
         elif isinstance(item, int) and 0 <= item < len(inputs):
@@ -189,4 +191,3 @@ def mark_donated(program: Program, donate: Sequence[int | str] | str) -> None:
 
 def _items(donate: Sequence[int | str] | str) -> Iterable[int | str]:
     return (donate,) if isinstance(donate, str) else donate
-

@@ -30,7 +30,9 @@ class Diagnostic:
         line = int(place["line"]) if place and place["file"] == file else 0
         node = f" (node {error.node})" if error.node else ""
         hint = f"\n  instead: {error.hint}" if error.hint else ""
-        return Diagnostic(f"{error.location or file}: error: {error.message}{node}{hint}", error.message + node + hint, line)
+        return Diagnostic(
+            f"{error.location or file}: error: {error.message}{node}{hint}", error.message + node + hint, line
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def expectations(lines: Sequence[str], first_line: int, file: str) -> tuple[list
     for index, line in enumerate(lines):
         matches = list(_EXPECTED.finditer(line))
         if len(matches) != len(_MARK.findall(line)):
-            faults.append(f"{file}:{first_line + index}: error: malformed expectation, write `expected-error @+1 {{{{text}}}}`")
+            faults.append(
+                f"{file}:{first_line + index}: error: malformed expectation, write `expected-error @+1 {{{{text}}}}`"
+            )
         for match in matches:
             target: int | None = index
             where = match["where"] or "+0"

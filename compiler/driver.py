@@ -42,10 +42,20 @@ def _arguments() -> argparse.ArgumentParser:
     add("-t", "--target", choices=TARGETS, default="mlir", help="form of the output (default: mlir); "
         f"other forms than mlir without -p run '{DEFAULT}'")  # fmt: skip
     add("-o", "--output", default="-", metavar="FILE", help="file to write; - (the default) is standard output")
-    add("--split-input-file", action="store_true", help=f"treat what stands between lines '{_SPLIT}' as separate inputs")
+    add(
+        "--split-input-file", action="store_true", help=f"treat what stands between lines '{_SPLIT}' as separate inputs"
+    )
     add("--verify-diagnostics", action="store_true", help="compare errors with `// expected-error {{text}}` comments")
-    add("--verify-each", action="store_true", help="verify after every pass, not only before the first and after the last")
-    add("--validate", action="store_true", help="check every pass by running the program before and after it on random inputs")
+    add(
+        "--verify-each",
+        action="store_true",
+        help="verify after every pass, not only before the first and after the last",
+    )
+    add(
+        "--validate",
+        action="store_true",
+        help="check every pass by running the program before and after it on random inputs",
+    )
     add("--check-artifact", metavar="DIR", help="check a saved artifact, its tables against its HLO bytes, and stop")
     add("--print-ir-after-all", action="store_true", help="print the program after every pass to standard error")
     add("--print-op-generic", action="store_true", help="print the generic form of every operation")
@@ -196,7 +206,8 @@ class _Run:
         except Exception as error:
             said = " ".join(str(error).split())[:500]
             refusal = CompileError(
-                f"internal error: {type(error).__name__}: {said}", hint="report this; --traceback shows where it was raised"
+                f"internal error: {type(error).__name__}: {said}",
+                hint="report this; --traceback shows where it was raised",
             )
             cause = error
         if self.options.traceback:
@@ -239,7 +250,9 @@ def _decode(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
-        raise CompileError(f"not UTF-8 text: byte 0x{data[error.start]:02x}", location=f"{name}:{line}:{column}") from None
+        raise CompileError(
+            f"not UTF-8 text: byte 0x{data[error.start]:02x}", location=f"{name}:{line}:{column}"
+        ) from None
 
 
 def _write(path: str, parts: Sequence[str | bytes]) -> None:

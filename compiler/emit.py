@@ -64,7 +64,14 @@ def aliases(module: ModuleOp) -> dict[str, Any]:
 def _binding(b: Binding) -> dict[str, Any]:
     parameter = b.parameter if b.parameter >= 0 else None
     window = _window(b.element, b.geometry)
-    return {"name": b.name, "kind": b.kind, "parameter": parameter, "written": b.written, "lazy": b.lazy, "window": window}
+    return {
+        "name": b.name,
+        "kind": b.kind,
+        "parameter": parameter,
+        "written": b.written,
+        "lazy": b.lazy,
+        "window": window,
+    }
 
 
 def _output(source: OutputSource) -> dict[str, Any]:

@@ -80,7 +80,9 @@ def parse(text: str, name: str = "<text>", context: Context | None = None) -> Mo
     except MemoryError:
         raise CompileError("too large to be read", location=position()) from None
     except Exception as error:  # whatever the parser stumbles over is a fault of the text
-        raise CompileError(f"malformed IR: {_one_line(str(error)) or type(error).__name__}", location=position()) from error
+        raise CompileError(
+            f"malformed IR: {_one_line(str(error)) or type(error).__name__}", location=position()
+        ) from error
 
 
 def to_text(module: Operation, *, generic: bool = False, locations: bool = False) -> str:

@@ -150,7 +150,9 @@ def _verify_plan(
         count = {"argument": len(bindings), "argument_view": len(bindings), "result": len(outputs), "output": number}
         if source.index >= count[source.kind]:
             earlier = "earlier " if source.kind == "output" else ""
-            raise VerifyException(f"{which}: {source.kind} {source.index}, but there are {count[source.kind]} {earlier}ones")
+            raise VerifyException(
+                f"{which}: {source.kind} {source.index}, but there are {count[source.kind]} {earlier}ones"
+            )
         memory = _memory_of(source, bindings, inputs, outputs)
         if source.kind in ("argument_view", "result"):
             element = _element_size(which, source.element)
@@ -185,4 +187,3 @@ def _element_size(which: str, element: str) -> int:
     if element not in ELEMENTS:
         raise VerifyException(f"{which}: no element type is called {element!r}")
     return ELEMENTS[element][1]
-

@@ -45,7 +45,8 @@ PASSES: dict[str, Entry] = {
         "compiler.transforms.decompose:Decompose", "replace value calls without a lowering rule by simpler ones"
     ),
     "rewrite-devices": Entry(
-        "compiler.transforms.rewrite_devices:RewriteDevices", "put the target in place of every device that a call mentions"
+        "compiler.transforms.rewrite_devices:RewriteDevices",
+        "put the target in place of every device that a call mentions",
     ),
     "write-nki-backend-config": Entry(
         "compiler.transforms.write_nki_backend_config:WriteNkiBackendConfig",
@@ -55,10 +56,12 @@ PASSES: dict[str, Entry] = {
         "compiler.transforms.resolve_replica_groups:ResolveReplicaGroups", "spell out which ranks each collective joins"
     ),
     "scatters-to-inserts": Entry(
-        "compiler.transforms.scatters_to_inserts:ScattersToInserts", "make functional scatters of slices inserts of windows"
+        "compiler.transforms.scatters_to_inserts:ScattersToInserts",
+        "make functional scatters of slices inserts of windows",
     ),
     "seed-parameter": Entry(
-        "compiler.transforms.seed_parameter:SeedParameter", "replace the hidden random state by a seed, the last parameter"
+        "compiler.transforms.seed_parameter:SeedParameter",
+        "replace the hidden random state by a seed, the last parameter",
     ),
     "remove-dead-values": Entry(
         "compiler.transforms.remove_dead_values:RemoveDeadValues", "remove pure operations whose results nobody uses"

@@ -54,7 +54,9 @@ def partition(ranks: Sequence[int], world: int) -> Partition:
         )
     order = [ordered.index(rank) for rank in ranks]
     return tuple(
-        tuple(base + first + order[i] * step for i in range(size)) for base in range(0, world, block) for first in range(step)
+        tuple(base + first + order[i] * step for i in range(size))
+        for base in range(0, world, block)
+        for first in range(step)
     )
 
 

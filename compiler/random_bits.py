@@ -78,4 +78,6 @@ def fresh_state() -> torch.Tensor:
     """A state that depends on PyTorch's default generator, which stays as it is."""
     generator = torch.Generator()
     generator.set_state(torch.get_rng_state())
-    return torch.stack([torch.randint(-(1 << 62), 1 << 62, (), generator=generator), torch.zeros((), dtype=torch.int64)])
+    return torch.stack(
+        [torch.randint(-(1 << 62), 1 << 62, (), generator=generator), torch.zeros((), dtype=torch.int64)]
+    )

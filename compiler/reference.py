@@ -203,7 +203,11 @@ def _flat(results: Any, count: int) -> Tensors:
 def constant_tensor(op: ConstantOp) -> torch.Tensor:
     kind = cast(MemRefType[Attribute] | TensorType[Attribute], op.value.type)
     dtype = DTYPES[element_name(kind.element_type)]
-    data = torch.frombuffer(bytearray(op.data.data.data), dtype=dtype) if op.data.data.data else torch.empty(0, dtype=dtype)
+    data = (
+        torch.frombuffer(bytearray(op.data.data.data), dtype=dtype)
+        if op.data.data.data
+        else torch.empty(0, dtype=dtype)
+    )
     sizes = kind.get_shape()
     if data.numel() == 1 != math.prod(sizes):
         data = data.expand(math.prod(sizes)).clone()

@@ -53,7 +53,11 @@ class Remark:
 
 def site(op: Operation) -> Site:
     """The operation, its FX node and its source line."""
-    return Site(op.target.data if isinstance(op, HandleCall | ImplementedCallOp) else op.name, node_name(op.location), place(op.location))
+    return Site(
+        op.target.data if isinstance(op, HandleCall | ImplementedCallOp) else op.name,
+        node_name(op.location),
+        place(op.location),
+    )
 
 
 KEPT = "alias.kept"
@@ -67,7 +71,11 @@ def collect(module: ModuleOp) -> list[Remark]:
         reason = op.attributes.get(KEPT)
         if isinstance(reason, StringAttr):
             kinds = [value.type for value in op.results if isinstance(value.type, MemRefType)]
-            size = element_bytes(kinds[0].element_type) * geometry(kinds[0]).numel if kinds and geometry(kinds[0]).static else 0
+            size = (
+                element_bytes(kinds[0].element_type) * geometry(kinds[0]).numel
+                if kinds and geometry(kinds[0]).static
+                else 0
+            )
             found.append(Remark(site(op), size, reason.data))
     return found
 

@@ -37,7 +37,9 @@ class Effects(Data[tuple[Access, ...] | None]):
             kind = parser.parse_keyword_in(("read", "write", "unknown"))
             if kind == "unknown":
                 return None
-            return Access(cast(Literal["read", "write"], kind), parser.parse_integer(allow_boolean=False, allow_negative=False))
+            return Access(
+                cast(Literal["read", "write"], kind), parser.parse_integer(allow_boolean=False, allow_negative=False)
+            )
 
         accesses = parser.parse_comma_separated_list(parser.Delimiter.ANGLE, access)
         known = tuple(a for a in accesses if a is not None)
@@ -169,9 +171,7 @@ class Plan(Data[tuple[OutputSource, ...]]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[OutputSource, ...]:
         def entry() -> OutputSource:
-            kind = cast(
-                Literal["argument", "argument_view", "result", "output"], parser.parse_keyword_in(OUTPUT_KINDS)
-            )
+            kind = cast(Literal["argument", "argument_view", "result", "output"], parser.parse_keyword_in(OUTPUT_KINDS))
             index = parser.parse_integer(allow_boolean=False, allow_negative=False)
             if kind in ("argument", "output"):
                 return OutputSource(kind, index)
@@ -291,6 +291,7 @@ def _integers(parser: AttrParser) -> tuple[int, ...]:
 
 DONATED = "alias.donated"
 """Unit attribute of an argument whose memory the caller gives up."""
+
 
 def effects(reads: Iterable[int], writes: Iterable[int]) -> Effects:
     """Effects in operand order, a read before a write of the same operand."""

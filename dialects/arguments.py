@@ -189,7 +189,7 @@ class _ArgumentReader:
             return element
         number = parser.parse_optional_number()
         if number is None:
-            parser.raise_error("Expected an argument: %value, number, text, list, type, @\"constant\" or none")
+            parser.raise_error('Expected an argument: %value, number, text, list, type, @"constant" or none')
         return real(number) if isinstance(number, float) else integer(number)
 
     def keyword(self) -> tuple[str, Attribute]:
@@ -261,4 +261,15 @@ def verify_arguments(op: IRDLOperation, arguments: ArrayAttr[Attribute], keyword
         raise VerifyException(f"arguments name operands {named}, expected each of 0..{len(op.operands) - 1} once")
 
 
-__all__ = ["CallArguments", "Constant", "NONE", "Numbers", "Operand", "boolean", "integer", "operand_numbers", "real", "verify_arguments"]
+__all__ = [
+    "CallArguments",
+    "Constant",
+    "NONE",
+    "Numbers",
+    "Operand",
+    "boolean",
+    "integer",
+    "operand_numbers",
+    "real",
+    "verify_arguments",
+]

@@ -120,7 +120,9 @@ class Collective(OperatorCall):
         for operand, result in zip(self.args, self.outs, strict=True):
             (element, sizes), (given, shape) = _form(operand.type), _form(result.type)
             if element != given:
-                raise VerifyException(f"a collective does not change the element type: {operand.type} and {result.type}")
+                raise VerifyException(
+                    f"a collective does not change the element type: {operand.type} and {result.type}"
+                )
             if -1 not in (*sizes, *shape):
                 self.verify_shape(sizes, shape)
 

@@ -125,7 +125,9 @@ class ExtractOp(IRDLOperation):
     assembly_format = "$base $window attr-dict `:` type($base) `->` type($value)"
 
     def verify_(self) -> None:
-        _verify_window(self.window, cast(TensorType[Attribute], self.base.type), cast(TensorType[Attribute], self.value.type))
+        _verify_window(
+            self.window, cast(TensorType[Attribute], self.base.type), cast(TensorType[Attribute], self.value.type)
+        )
 
 
 @irdl_op_definition
@@ -245,6 +247,26 @@ Fx = Dialect(
     [Operand, Constant, Numbers, ValueForm],
 )
 
-__all__ = ["CallArguments", "CallOp", "Constant", "ConstantOp", "EmptyOp", "ExtractOp", "Fx", "InsertOp", "NONE", "Operand",
-           "ReinterpretOp", "SymbolOp", "ValueCallOp", "ValueForm", "ValueFormData", "ValueOutput", "boolean", "integer",
-           "operand_numbers", "real", "verify_arguments"]
+__all__ = [
+    "CallArguments",
+    "CallOp",
+    "Constant",
+    "ConstantOp",
+    "EmptyOp",
+    "ExtractOp",
+    "Fx",
+    "InsertOp",
+    "NONE",
+    "Operand",
+    "ReinterpretOp",
+    "SymbolOp",
+    "ValueCallOp",
+    "ValueForm",
+    "ValueFormData",
+    "ValueOutput",
+    "boolean",
+    "integer",
+    "operand_numbers",
+    "real",
+    "verify_arguments",
+]

@@ -149,7 +149,8 @@ class CallOp(KernelCall, HandleCall):
 
     custom_directives = (CallArguments,)
     assembly_format = (
-        _FORMAT + "`effects` `` $effects `results` `` $aliases (`value` `` $value^)? attr-dict `:` functional-type($args, $outs)"
+        _FORMAT
+        + "`effects` `` $effects `results` `` $aliases (`value` `` $value^)? attr-dict `:` functional-type($args, $outs)"
     )
 
     @classmethod
@@ -190,15 +191,15 @@ class ValueCallOp(KernelCall, ValueCall):
         super().verify_()
 
 
-def memory_of_kernel(
-    target: str, operands: int, outs: int, stored: Sequence[tuple[int, int]]
-) -> dict[str, Attribute]:
+def memory_of_kernel(target: str, operands: int, outs: int, stored: Sequence[tuple[int, int]]) -> dict[str, Attribute]:
     """What a compiled kernel does to memory, as properties of a `nki.call`; `stored` holds pairs (operand, result)."""
     owner = {result: operand for operand, result in stored}
     written = sorted(owner.values())
     properties: dict[str, Attribute] = {
         "effects": effects(range(operands), written),
-        "aliases": results([ResultAlias("same", owner[n]) if n in owner else ResultAlias("fresh") for n in range(outs)]),
+        "aliases": results(
+            [ResultAlias("same", owner[n]) if n in owner else ResultAlias("fresh") for n in range(outs)]
+        ),
     }
     if written:
         outputs = [ValueOutput("write", owner[n]) if n in owner else ValueOutput("result", n) for n in range(outs)]

@@ -105,8 +105,10 @@ def handle_type(
     element: str, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int = 0, lazy: str = ""
 ) -> MemRefType:
     """The interned type of a handle. `lazy` is "", "conj", "neg" or "conj,neg"."""
-    layout = NoneAttr() if offset == 0 and strides == row_major(sizes) else StridedLayoutAttr(
-        [None if s == DYNAMIC else s for s in strides], None if offset == DYNAMIC else offset
+    layout = (
+        NoneAttr()
+        if offset == 0 and strides == row_major(sizes)
+        else StridedLayoutAttr([None if s == DYNAMIC else s for s in strides], None if offset == DYNAMIC else offset)
     )
     space = StringAttr(lazy) if lazy else NoneAttr()
     return MemRefType(ELEMENTS[element][0], _to_xdsl(sizes), layout, space)
@@ -177,5 +179,5 @@ def _geometry(handle: MemRefType) -> Geometry:
 
 
 def lazy_bits(handle: MemRefType) -> str:
-    """"conj", "neg", "conj,neg" or "": what is applied to the bytes when the handle is read."""
+    """ "conj", "neg", "conj,neg" or "": what is applied to the bytes when the handle is read."""
     return handle.memory_space.data if isinstance(handle.memory_space, StringAttr) else ""

@@ -151,7 +151,9 @@ class ImplementedCallOp(IRDLOperation):
             raise VerifyException("an activation is listed twice")
         names = [choice.data.name for choice in self.implementations]
         if len(set(names)) < len(names) or NATIVE in names:
-            raise VerifyException(f"the implementations must have names of their own other than {NATIVE!r}, not {names}")
+            raise VerifyException(
+                f"the implementations must have names of their own other than {NATIVE!r}, not {names}"
+            )
         for choice in self.implementations:
             self._verify_implementation(choice.data)
 

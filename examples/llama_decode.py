@@ -49,7 +49,9 @@ def export_llama(path: Path, *, layers: int, hidden: int, cache: int, dtype: tor
     return len(program.graph.nodes)
 
 
-def decode(exe: compiler.Executable, path: Path, steps: int, state: dict[str, torch.Tensor]) -> tuple[float, bool, list[float]]:
+def decode(
+    exe: compiler.Executable, path: Path, steps: int, state: dict[str, torch.Tensor]
+) -> tuple[float, bool, list[float]]:
     """Decode greedily beside eager PyTorch: largest relative difference, whether caches stayed put, seconds per call."""
     eager = torch.export.load(path).module()
     addresses = {name: tensor.data_ptr() for name, tensor in state.items()}
@@ -68,7 +70,9 @@ def decode(exe: compiler.Executable, path: Path, steps: int, state: dict[str, to
             in_place = put and exe.copied_bytes == 0
             worst, kept = max(worst, relative), kept and in_place
             token = want[:, -1:].argmax(-1)
-            table.add_row(str(step), str(token.item()), f"{difference:.2e}", f"{relative:.2e}", "yes" if in_place else "NO")
+            table.add_row(
+                str(step), str(token.item()), f"{difference:.2e}", f"{relative:.2e}", "yes" if in_place else "NO"
+            )
     console.print(table)
     return worst, kept, seconds
 
@@ -104,16 +108,20 @@ def main() -> int:
             nodes = export_llama(path, layers=asked.layers, hidden=asked.hidden, cache=asked.cache, dtype=dtype)
         with console.status("compiling"):
             exe = compiler.compile(path)
-        console.print(f"nodes in the exported graph: {nodes}; ops imported: {exe.counts['imported']}; "
-                      f"ops that write: {exe.counts['writes']}, all rewritten out of place")
+        console.print(
+            f"nodes in the exported graph: {nodes}; ops imported: {exe.counts['imported']}; "
+            f"ops that write: {exe.counts['writes']}, all rewritten out of place"
+        )
         show_aliases(exe)
         caches = {n: t for n, t in exe.state.items() if t.dim() == 4}
         copies = cache_copies(exe, caches)
         clones = exe.ir("import").count('"aten.clone.default"')
         memory = memory_stats(exe, fusion=False)
         console.print(f"clones in the program: {clones}, left as copies of caches in XLA's optimized HLO: {copies}")
-        console.print(f"bytes: arguments {memory.argument:,}, outputs {memory.output:,}, aliased {memory.alias:,}, "
-                      f"temporaries {memory.temp:,}")
+        console.print(
+            f"bytes: arguments {memory.argument:,}, outputs {memory.output:,}, aliased {memory.alias:,}, "
+            f"temporaries {memory.temp:,}"
+        )
         worst, kept, calls = decode(exe, path, asked.steps, caches)
         table = Table("stage", "ms", "us per node", title="time")
         for stage, seconds in exe.timings.items():
@@ -123,8 +131,10 @@ def main() -> int:
         console.print(table)
         limit = 1e-5 if asked.dtype == "float32" else 3e-2
         good = worst <= limit and kept and copies == 0
-        console.print(f"largest relative difference from eager {worst:.1e} (limit {limit:.0e}); "
-                      f"caches kept their addresses: {kept}; {'OK' if good else 'FAILED'}")
+        console.print(
+            f"largest relative difference from eager {worst:.1e} (limit {limit:.0e}); "
+            f"caches kept their addresses: {kept}; {'OK' if good else 'FAILED'}"
+        )
         return 0 if good else 1
 
 

@@ -19,7 +19,9 @@ parameters = {name: parameter.detach().clone() for name, parameter in network.na
 momenta = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
 
 
-def step(parameters: dict[str, torch.Tensor], momenta: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def step(
+    parameters: dict[str, torch.Tensor], momenta: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
     def loss(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         return nn.functional.cross_entropy(torch.func.functional_call(network, parameters, (x,)), labels)
 
@@ -39,4 +41,6 @@ for number in range(200):
     if number % 50 == 0 or number == 199:
         print(f"step {number:3}: loss {value.item():.4f}")
 in_place = places == [tensor.data_ptr() for tensor in (*parameters.values(), *momenta.values())]
-print(f"{len(exe.alias_table)} must-alias entries; every tensor where it was: {in_place}; bytes copied back: {exe.copied_bytes}")
+print(
+    f"{len(exe.alias_table)} must-alias entries; every tensor where it was: {in_place}; bytes copied back: {exe.copied_bytes}"
+)

@@ -98,12 +98,21 @@ def _(directory: Path) -> None:
     compiler.compile(42, ())
 
 
-@case("Example inputs are missing", CompileError, "A function is traced with tensors: their shapes, strides and sharing count.")
+@case(
+    "Example inputs are missing",
+    CompileError,
+    "A function is traced with tensors: their shapes, strides and sharing count.",
+)
 def _(directory: Path) -> None:
     compiler.compile(step)
 
 
-@case("The program fails on the example inputs", CompileError, "It is PyTorch's own message; eager fails alike.", "x + y  # sizes")
+@case(
+    "The program fails on the example inputs",
+    CompileError,
+    "It is PyTorch's own message; eager fails alike.",
+    "x + y  # sizes",
+)
 def _(directory: Path) -> None:
     def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x + y  # sizes
@@ -119,7 +128,12 @@ def _(directory: Path) -> None:
 # -- what HLO cannot say ---------------------------------------------------------------------------
 
 
-@case("The program branches on data", UnsupportedError, "HLO computes everything: there is no Python in it.", "if x.sum() > 0")
+@case(
+    "The program branches on data",
+    UnsupportedError,
+    "HLO computes everything: there is no Python in it.",
+    "if x.sum() > 0",
+)
 def _(directory: Path) -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
@@ -149,7 +163,12 @@ def _(directory: Path) -> None:
     compiler.compile(program, (torch.ones(4, 2),))
 
 
-@case("An operator has no lowering", UnsupportedError, "All of them are listed, so that one run tells everything.", "torch.histc(x")
+@case(
+    "An operator has no lowering",
+    UnsupportedError,
+    "All of them are listed, so that one run tells everything.",
+    "torch.histc(x",
+)
 def _(directory: Path) -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return torch.histc(x, bins=4) + torch.linalg.eigvals(x.view(2, 2)).real.sum()
@@ -293,4 +312,3 @@ def message_of(case: ErrorCase, directory: Path) -> tuple[BaseException, str]:
             text = text.replace(path, name)
         return error, text
     raise AssertionError(f"{case.title}: nothing was refused")
-

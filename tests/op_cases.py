@@ -448,26 +448,52 @@ def layer_cases() -> list[Case]:
 def empty_cases() -> list[Case]:
     """No elements, and 0-d operands."""
     none, zero = t(0, 3), torch.tensor(1.5)
-    cases = [case(n, none) for n in ("relu", "gelu", "sum", "clone", "any", "all", "prod", "tril", "count_nonzero", "linalg_vector_norm")]
+    cases = [
+        case(n, none)
+        for n in ("relu", "gelu", "sum", "clone", "any", "all", "prod", "tril", "count_nonzero", "linalg_vector_norm")
+    ]
     for dim in (0, 1):
         cases += [case(n, none, dim) for n in ("cumsum", "sort", "cummax")]
         cases += [case(n, none, [dim]) for n in ("sum.dim_IntList", "mean.dim", "logsumexp", "flip")]
         cases.append(case("_softmax", none, dim, False))
     cases += [
-        case("topk", t(4), 0), case("arange", 0), case("arange.start_step", 0, 0, 0.5), case("eye", 0), case("full", [0, 2], 3.0),
-        case("mm", t(3, 0), t(0, 2)), case("mm", t(0, 3), t(3, 2)), case("addmm", t(2), t(3, 0), t(0, 2)),
-        case("bmm", t(0, 3, 2), t(0, 2, 4)), case("convolution", t(0, 2, 5), t(3, 2, 3), None, [1], [0], [1], False, [0], 1),
-        case("native_layer_norm", none, [3], t(3), t(3), 1e-5), case("add.Tensor", none, t(1)), case("cat", [none, t(2, 3)]),
-        case("where.self", t(0, 1, dtype=b1), none, zero), case("stack", [none, none]), case("repeat", none, [2, 2]),
-        case("roll", none, [1], [0]), case("constant_pad_nd", none, [0, 0, 1, 0], 2.0), case("var.correction", none, [1]),
-        case("max.dim", none, 1), case("argmax", none, 1), case("view", none, [3, 0]), case("split.Tensor", none, 2, 1),
+        case("topk", t(4), 0),
+        case("arange", 0),
+        case("arange.start_step", 0, 0, 0.5),
+        case("eye", 0),
+        case("full", [0, 2], 3.0),
+        case("mm", t(3, 0), t(0, 2)),
+        case("mm", t(0, 3), t(3, 2)),
+        case("addmm", t(2), t(3, 0), t(0, 2)),
+        case("bmm", t(0, 3, 2), t(0, 2, 4)),
+        case("convolution", t(0, 2, 5), t(3, 2, 3), None, [1], [0], [1], False, [0], 1),
+        case("native_layer_norm", none, [3], t(3), t(3), 1e-5),
+        case("add.Tensor", none, t(1)),
+        case("cat", [none, t(2, 3)]),
+        case("where.self", t(0, 1, dtype=b1), none, zero),
+        case("stack", [none, none]),
+        case("repeat", none, [2, 2]),
+        case("roll", none, [1], [0]),
+        case("constant_pad_nd", none, [0, 0, 1, 0], 2.0),
+        case("var.correction", none, [1]),
+        case("max.dim", none, 1),
+        case("argmax", none, 1),
+        case("view", none, [3, 0]),
+        case("split.Tensor", none, 2, 1),
         case("view.dtype", none, i32),
     ]
     cases += [case(n, zero, 0) for n in ("cumsum", "cumprod", "cummax", "sort", "max.dim", "argmax")]
-    cases += [case(n, zero) for n in ("sum", "mean", "amax", "var.correction", "sort", "argmin", "median", "clone", "t")]
     cases += [
-        case("_log_softmax", zero, 0, False), case("add.Tensor", zero, torch.tensor(2)), case("topk", zero, 1), case("roll", zero, [1]),
-        case("repeat", zero, [2, 3]), case("expand", zero, [2, 3]), case("linalg_vector_norm", zero, 3),
+        case(n, zero) for n in ("sum", "mean", "amax", "var.correction", "sort", "argmin", "median", "clone", "t")
+    ]
+    cases += [
+        case("_log_softmax", zero, 0, False),
+        case("add.Tensor", zero, torch.tensor(2)),
+        case("topk", zero, 1),
+        case("roll", zero, [1]),
+        case("repeat", zero, [2, 3]),
+        case("expand", zero, [2, 3]),
+        case("linalg_vector_norm", zero, 3),
     ]
     return cases
 
@@ -478,14 +504,23 @@ def linear_algebra_cases() -> list[Case]:
     factors, pivots, _ = torch.linalg.lu_factor_ex(square)
     reflections, taus = torch.geqrf(t(5, 3))
     return [
-        case("linalg_cholesky_ex", positive), case("linalg_cholesky_ex", positive, upper=True), case("cholesky", positive),
-        case("linalg_solve_triangular", square, t(3, 4, 2), upper=True), case("triangular_solve", t(4, 2), square[0]),
+        case("linalg_cholesky_ex", positive),
+        case("linalg_cholesky_ex", positive, upper=True),
+        case("cholesky", positive),
+        case("linalg_solve_triangular", square, t(3, 4, 2), upper=True),
+        case("triangular_solve", t(4, 2), square[0]),
         case("linalg_solve_triangular", square, t(2, 4), upper=False, left=False, unitriangular=True),
-        case("linalg_lu_factor_ex", square), case("linalg_lu_factor_ex", t(2, 5, 3)), case("linalg_lu_factor_ex", t(3, 5)),
+        case("linalg_lu_factor_ex", square),
+        case("linalg_lu_factor_ex", t(2, 5, 3)),
+        case("linalg_lu_factor_ex", t(3, 5)),
         case("linalg_lu_factor_ex", torch.zeros(3, 3)),
-        case("linalg_lu_factor_ex", t(3, 3, dtype=c64)), case("lu_unpack", factors, pivots),
-        case("geqrf", t(5, 3)), case("geqrf", t(2, 3, 5)), case("geqrf", torch.eye(3)),
-        case("linalg_householder_product", reflections, taus), case("linalg_householder_product", t(4, 0), t(0)),
+        case("linalg_lu_factor_ex", t(3, 3, dtype=c64)),
+        case("lu_unpack", factors, pivots),
+        case("geqrf", t(5, 3)),
+        case("geqrf", t(2, 3, 5)),
+        case("geqrf", torch.eye(3)),
+        case("linalg_householder_product", reflections, taus),
+        case("linalg_householder_product", t(4, 0), t(0)),
     ]
 
 
@@ -501,7 +536,15 @@ def narrow_cases() -> list[Case]:
         x, y = t(256, dtype=d, low=-30, high=30), t(256, dtype=d, seed=1, low=-30, high=30)
         whole = t(256, dtype=i64, seed=2, low=-1000, high=1000)
         others = (y, whole, torch.tensor(777), torch.tensor(0.3), torch.tensor(0.3, dtype=f64), 0.3, 7)
-        for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "floor_divide", "remainder.Tensor", "fmod.Tensor"):
+        for name in (
+            "add.Tensor",
+            "sub.Tensor",
+            "mul.Tensor",
+            "div.Tensor",
+            "floor_divide",
+            "remainder.Tensor",
+            "fmod.Tensor",
+        ):
             numbers = 2 if name[:3] in ("add", "sub", "mul", "div") else 0
             cases += [case(name, x, other) for other in others[: 5 + numbers]]
             cases += [case(name, other, x) for other in others[1:5]]

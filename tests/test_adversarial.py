@@ -34,7 +34,9 @@ def test_served(case: FxCase) -> None:
     wanted = [t for t in (outputs if isinstance(outputs, (tuple, list)) else [outputs]) if isinstance(t, torch.Tensor)]
     taken = [inputs[i].clone().contiguous() for i in program.parameters]
     buffers = [_jax.dlpack_managed_tensor_to_buffer(t.__dlpack__(), device(), None, True) for t in taken]
-    results = compile_hlo(program.proto).execute_sharded(buffers).disassemble_into_single_device_arrays() if wanted else []
+    results = (
+        compile_hlo(program.proto).execute_sharded(buffers).disassemble_into_single_device_arrays() if wanted else []
+    )
     for shards, want in zip(results, wanted, strict=True):
         have = torch.from_dlpack(_jax.buffer_to_dlpack_managed_tensor(shards[0]))
         torch.testing.assert_close(have, want, rtol=1e-5, atol=1e-5)

@@ -147,5 +147,7 @@ def test_other_processes_make_the_same_key() -> None:
         "print(t.BASE, *(t.DIFFERENT[name]() for name in t.WITHOUT_TEXT))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert said.stdout.split() == [BASE, *(DIFFERENT[name]() for name in WITHOUT_TEXT)]

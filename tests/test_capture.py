@@ -78,7 +78,9 @@ def test_module_state_is_named_tied_names_are_one_and_flags_are_kept() -> None:
     program = import_program(model, (torch.ones(2, 3),), {"scale": {"by": torch.tensor(2.0)}})
     function = next(iter(program.module.body.block.ops))
     assert [a.data["alias.root"].data.id for a in function.properties["arg_attrs"].data] == [0, 0, 1, 2]
-    assert all(isinstance(v, torch.nn.Parameter) or not v.requires_grad for v in model.state_dict(keep_vars=True).values())
+    assert all(
+        isinstance(v, torch.nn.Parameter) or not v.requires_grad for v in model.state_dict(keep_vars=True).values()
+    )
 
 
 def test_a_rebound_buffer_is_an_extra_result_and_no_write() -> None:

@@ -85,7 +85,9 @@ def test_auto_functionalized_calls_write_what_they_name(version: Callable[..., f
     report, graph = eliminated(lambda: copied(Hand("x", "v"), late, use))
     assert len(report.removed) == (not late)
     if late:
-        assert "aten.sum.default (sum_default_1) at <graph>:0 would read what auto_functionalized" in report.kept[0].reason
+        assert (
+            "aten.sum.default (sum_default_1) at <graph>:0 would read what auto_functionalized" in report.kept[0].reason
+        )
     expected = graph(*inputs())
     assert all(map(torch.equal, in_place_again(graph)(*inputs()), expected))
 
@@ -156,7 +158,9 @@ def described(hand: Hand) -> fx.GraphModule:
     for node in graph.graph.nodes:
         shape = torch.empty((), device="meta") if node.target is A.sum.default else torch.empty(2, 3, device="meta")
         functional = node.target is triton_kernel_wrapper_functional
-        node.meta["val"] = {"target": shape} if functional else None if node.target is triton_kernel_wrapper_mutation else shape
+        node.meta["val"] = (
+            {"target": shape} if functional else None if node.target is triton_kernel_wrapper_mutation else shape
+        )
     return graph
 
 
@@ -234,7 +238,13 @@ def annotated_through(hand: Hand, write: bool) -> fx.GraphModule:
     for node in graph.graph.nodes:
         if "val" not in node.meta and node.op == "call_function":
             full, one = torch.empty(2, 3), torch.empty(())
-            node.meta["val"] = (full,) if isinstance(node.target, HigherOrderOperator) else one if node.target is A.sum.default else full
+            node.meta["val"] = (
+                (full,)
+                if isinstance(node.target, HigherOrderOperator)
+                else one
+                if node.target is A.sum.default
+                else full
+            )
     return graph
 
 

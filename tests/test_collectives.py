@@ -118,7 +118,9 @@ def test_an_in_place_collective_writes_its_input() -> None:
     x = inputs(2)
     h = Hand("x")
     h.f(C.all_reduce_.default, h.ins[0], "sum", "g")
-    gm, metadata = run_passes(h.out((h.m("neg", h.ins[0]),)).module(), example_inputs=[x[0]], replica_groups={"g": TWOS})
+    gm, metadata = run_passes(
+        h.out((h.m("neg", h.ins[0]),)).module(), example_inputs=[x[0]], replica_groups={"g": TWOS}
+    )
     assert metadata["aliasing_output_rewrite"]["io_map"] == {1: 0}
     outs = replicas.run(convert_fx_to_hlo(gm, [x[0]], {1: 0}), [[a] for a in x])
     torch.testing.assert_close(outs[1][1], x[1] + x[5])
@@ -305,7 +307,9 @@ def test_channels_are_the_same_in_every_process() -> None:
     found = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run([sys.executable, "-c", NUMBERED], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", NUMBERED], env=environment, capture_output=True, text=True, check=True
+        )
         found.append(bytes.fromhex(done.stdout.strip()))
     assert found[0] == found[1]
     instructions = [i for c in read_module(found[0]).computations for i in c.instructions]

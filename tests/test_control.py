@@ -374,7 +374,9 @@ def wrapped(program: Callable[..., Any]) -> torch.nn.Module:
     return Wrapped()
 
 
-@pytest.mark.parametrize("name", ["closures", "write-in-a-branch", "backwards", "rows", "prefix", "turns", "crossing-views"])
+@pytest.mark.parametrize(
+    "name", ["closures", "write-in-a-branch", "backwards", "rows", "prefix", "turns", "crossing-views"]
+)
 @pytest.mark.parametrize("road", ["pt2", "dynamo"])
 def test_the_other_roads(name: str, road: str, tmp_path: Any) -> None:
     program, given = PROGRAMS[name]

@@ -56,7 +56,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "windows that differ": (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)), (image(2, 5, 4, 3),)),
     "first of windows": (lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True), (image(2, 5, 4),)),
     "bags": (
-        lambda w: F.embedding_bag(torch.tensor([1, 0, 3]), w, torch.tensor([0, 0, 2]), mode="max"), (image(4, 3),)
+        lambda w: F.embedding_bag(torch.tensor([1, 0, 3]), w, torch.tensor([0, 0, 2]), mode="max"),
+        (image(4, 3),),
     ),
     "bessel": (lambda x: torch.special.bessel_j0(x) + torch.special.i1e(x), (image(4, 5) * 9,)),
     "bessel of the second kind": (lambda x: torch.special.bessel_y1(x.abs() + 0.1), (image(4, 5) * 9,)),

@@ -25,5 +25,7 @@ def test_processes_and_ranks_write_the_same_bytes(tmp_path: Path) -> None:
     assert listings[0] == listings[1]
     names = [line.split()[0] for line in listings[0]]
     for program in write_artifacts.PROGRAMS:
-        assert {f"{program}/aliases.json", f"{program}/model.hlo_module.pb", f"{program}/model.stablehlo.mlir"} <= set(names)
+        assert {f"{program}/aliases.json", f"{program}/model.hlo_module.pb", f"{program}/model.stablehlo.mlir"} <= set(
+            names
+        )
     assert {"collective", "kernel/neuronx-cc.txt", "random/state/0.bin"} <= set(names)

@@ -107,7 +107,9 @@ def test_random_graphs_of_unknown_size_stay_right(first: int):
         graph = force.case.fn().module()
         mode = FakeTensorMode(shape_env=ShapeEnv())
         first_dynamic = [
-            mode.from_tensor(t, symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (t.dim() - 1)))
+            mode.from_tensor(
+                t, symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (t.dim() - 1))
+            )
             for t in force.case.inputs()
         ]
         with mode:
@@ -197,7 +199,9 @@ def test_a_tensor_that_is_another_one_later_is_no_other_tensor(changed: str, how
         other = h.f(A.cos.default, h.ins[0])
 
         def change(node: torch.fx.Node) -> None:
-            h.m("t_", node) if how == "t_" else h.m("resize_", node, (2, 2)) if how == "resize_" else h.f(A.set_.source_Tensor, node, other)
+            h.m("t_", node) if how == "t_" else h.m("resize_", node, (2, 2)) if how == "resize_" else h.f(
+                A.set_.source_Tensor, node, other
+            )
 
         if changed == "before":
             change(y)
@@ -211,7 +215,10 @@ def test_a_tensor_that_is_another_one_later_is_no_other_tensor(changed: str, how
     gone = removed(case, ())
     assert gone == (changed == "view") or (changed == "before" and gone <= 1)
     for remark in eliminate_clones(case.build(), case.inputs()).kept if changed == "copy" else ():
-        assert re.search("set__|resize_|t_", remark.reason) and "may change shape, strides or storage of clone_default" in remark.reason
+        assert (
+            re.search("set__|resize_|t_", remark.reason)
+            and "may change shape, strides or storage of clone_default" in remark.reason
+        )
 
 
 @pytest.mark.parametrize("value, gone", [("its own", 1), ("another", 0)])
@@ -408,7 +415,9 @@ def crashing(kind: str) -> Callable[[], Hand]:
     return hand
 
 
-@pytest.mark.parametrize("kind", ["two writers", "a method", "getitem", "setitem", "a torch function", "a module", "two kernels"])
+@pytest.mark.parametrize(
+    "kind", ["two writers", "a method", "getitem", "setitem", "a torch function", "a module", "two kernels"]
+)
 def test_a_graph_that_crashes_the_simple_rule_loses_its_copy(kind: str):
     case = FxCase(kind, "clone", crashing(kind), lambda: (torch.arange(6.0).reshape(3, 2),), "", "", style="hand")
     assert removed(case, ()) == 1

@@ -176,7 +176,9 @@ def test_no_refusal(name: str) -> None:
 def test_no_refusal_of_a_consumed_activation(name: str, activation: str) -> None:
     fused = Provider("fused", OPS.fused_add_rms_norm_.default, gives=("x", "residual"))
     norm = InterchangeableOp(OPS.add_norm.default, ("x", "residual"), OPS.add_norm.maybe_inplace, (fused,))
-    with pytest.raises(CompileError, match=rf"add_norm.* may overwrite its activation argument {activation}, but") as caught:
+    with pytest.raises(
+        CompileError, match=rf"add_norm.* may overwrite its activation argument {activation}, but"
+    ) as caught:
         functionalize(BY_ID[name].build().graph, [norm], PassContext())
     assert caught.value.node
 
@@ -252,6 +254,10 @@ def test_every_handed_fault_is_here() -> None:
     named = {case for table in (FAULTS, CLONES) for rows in table.values() for cases in rows.values() for case in cases}
     named |= {"er_mask_gather", "er_resize", "er_input_transposed", *NEEDLESS}
     assert named <= set(BY_ID)
-    faults = {case.id for case in FX_CASES if case.category in ("lost_write", "crash", "kernel", "error", "stale_read", "corrupt")}
+    faults = {
+        case.id
+        for case in FX_CASES
+        if case.category in ("lost_write", "crash", "kernel", "error", "stale_read", "corrupt")
+    }
     missing = faults - named - {"nk_scalar_before_tensor"}
     assert not missing

@@ -30,7 +30,9 @@ CORPUS = sorted((ROOT / "tests" / "corpus").glob("*.json"))
 programs = st.builds(
     generate, st.integers(0, 2**31 - 1), st.builds(Options, steps=st.integers(1, 12), order_dependent=st.just(0.0))
 )
-quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+quick = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+)
 
 
 def command(*arguments: object) -> str:
@@ -97,7 +99,12 @@ class InFloat64(TorchDispatchMode):
         floats = (torch.float32, torch.float16, torch.bfloat16)
         name = func._schema.name.split("::")[1]
         # Moves may carry any bits, NaNs too, and have nothing to round.
-        if view or name in judge.MOVES or not any(t.dtype in floats for t in tensors) or any(t.is_complex() for t in tensors):
+        if (
+            view
+            or name in judge.MOVES
+            or not any(t.dtype in floats for t in tensors)
+            or any(t.is_complex() for t in tensors)
+        ):
             return func(*args, **kwargs)
 
         def wide(value: Any) -> Any:
@@ -108,7 +115,9 @@ class InFloat64(TorchDispatchMode):
         wide_args, wide_kwargs = tree_map(wide, args), tree_map(wide, kwargs)
         expected = func(*wide_args, **wide_kwargs)
         result = func(*args, **kwargs)
-        for mine, theirs in zip(tree_leaves((result, args, kwargs)), tree_leaves((expected, wide_args, wide_kwargs)), strict=True):
+        for mine, theirs in zip(
+            tree_leaves((result, args, kwargs)), tree_leaves((expected, wide_args, wide_kwargs)), strict=True
+        ):
             if isinstance(mine, torch.Tensor):
                 assert torch.equal(mine.to(theirs.dtype), theirs), str(func)
         return result
@@ -124,7 +133,9 @@ def test_arithmetic_is_exact(program: Program) -> None:
 
 def program_of(*texts: str) -> Program:
     arguments = (Argument(0, "f32", (4, 2), (2, 1), 0),)
-    return Program((Storage("f32", 8, "small", 3),), arguments, tuple(Step((), text, ("a0",)) for text in texts), ("a0",))
+    return Program(
+        (Storage("f32", 8, "small", 3),), arguments, tuple(Step((), text, ("a0",)) for text in texts), ("a0",)
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ from compiler.runtime.client import compile_hlo, device
 from compiler.targets.neuron import KERNEL_TARGET, check, violations
 
 OPS = torch.ops.aliascases
-LOWERED = [c for c in FX_CASES if not c.category.startswith(("clone", "ir_", "device", "error", "custom_op")) and not c.error]
+LOWERED = [
+    c for c in FX_CASES if not c.category.startswith(("clone", "ir_", "device", "error", "custom_op")) and not c.error
+]
 
 
 def converted(case: FxCase) -> tuple[torch.fx.GraphModule, HloProgram]:
@@ -64,7 +66,9 @@ def test_kernel_calls_declare_their_aliases(case: FxCase) -> None:
     _, program = converted(case)
     check_shapes(program.proto)
     module = read_module(program.proto)
-    assert [(a.output, a.kind) for a in module.aliases] == [((k,), 2) for k in program.aliases] or len(module.results) == 1
+    assert [(a.output, a.kind) for a in module.aliases] == [((k,), 2) for k in program.aliases] or len(
+        module.results
+    ) == 1
     calls = instructions(module, "custom-call")
     assert len(calls) == sum(n.target is custom_ops.nki_kernel_wrapper for n in case.build().graph.nodes)
     for call in calls:
@@ -163,7 +167,9 @@ def test_a_write_that_goes_nowhere_is_refused() -> None:
         convert_fx_to_hlo(gm, [torch.zeros(3)])
 
 
-@pytest.mark.parametrize(("table", "message"), [({0: 0}, "aliases"), ({7: 0}, "does not join"), ({1: 0, 2: 0}, "two results")])
+@pytest.mark.parametrize(
+    ("table", "message"), [({0: 0}, "aliases"), ({7: 0}, "does not join"), ({1: 0, 2: 0}, "two results")]
+)
 def test_wrong_alias_maps_are_refused(table: dict, message: str) -> None:
     h = Hand("x")
     gm = h.out((h.m("sum", h.ins[0]), h.m("neg", h.ins[0]), h.m("abs", h.ins[0]))).module()
@@ -259,7 +265,9 @@ def test_a_registered_lowering_serves_compile_too(rules) -> None:
     def scale(b, call):
         from jaxlib.mlir.dialects import stablehlo as hlo
 
-        return [hlo.multiply(call.args[0], b.splat(call.arg(1, "s", 2.0), b.element(call.args[0]), b.shape(call.args[0])))]
+        return [
+            hlo.multiply(call.args[0], b.splat(call.arg(1, "s", 2.0), b.element(call.args[0]), b.shape(call.args[0])))
+        ]
 
     compiler.register_lowering("aliascases::scale_", scale)
     x = torch.arange(4.0)
@@ -295,7 +303,10 @@ def test_compile_for_neuron_writes_the_command_line(tmp_path) -> None:
     arguments = [torch.zeros(8, 4), torch.ones(1, 4), torch.tensor([3], dtype=torch.int32)]
     exe = compiler.compile(step, arguments, target="neuron")
     exe.save(tmp_path / "artifact")
-    assert "neuronx-cc compile --framework XLA model.hlo_module.pb" in (tmp_path / "artifact" / "neuronx-cc.txt").read_text()
+    assert (
+        "neuronx-cc compile --framework XLA model.hlo_module.pb"
+        in (tmp_path / "artifact" / "neuronx-cc.txt").read_text()
+    )
     compiler.load(tmp_path / "artifact")
     module = read_module(exe.hlo_proto)
     assert {i.opcode for i in module.entry.instructions} & {"scatter", "dynamic-update-slice"} == {"scatter"}

@@ -94,7 +94,10 @@ def test_literals_stay_in_the_ir_and_held_tensors_are_arguments() -> None:
     (state,) = import_program(read, (torch.ones(3),)).state.values()
     assert state is c, "what it holds may have changed by the next call"
     program = import_program(write, (torch.ones(3),))
-    assert [(a.name.startswith("_tensor_constant"), a.kind) for a in program.arguments] == [(True, "constant"), (False, "input")]
+    assert [(a.name.startswith("_tensor_constant"), a.kind) for a in program.arguments] == [
+        (True, "constant"),
+        (False, "input"),
+    ]
     (state,) = program.state.values()
     assert state is c
     result = replay(program, (torch.ones(3),))
@@ -150,7 +153,9 @@ def test_lists_run_element_by_element() -> None:
         torch._foreach_mul_([x, y[0]], 2.0)
 
     program = import_program(f, (torch.ones(2), torch.ones(2, 2)))
-    assert targets(program) == ["select.int", "mul_.Scalar", "mul_.Scalar"] or targets(program).count("mul_.Tensor") == 2
+    assert (
+        targets(program) == ["select.int", "mul_.Scalar", "mul_.Scalar"] or targets(program).count("mul_.Tensor") == 2
+    )
 
 
 def test_custom_operators_go_by_their_schema() -> None:

@@ -15,7 +15,9 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
     return x.sign_()
 
 
-@pytest.mark.parametrize("program", [in_place, lambda x: torch.square(x).sign(), lambda x: (x * x) < 0, lambda x: abs(x * x)])
+@pytest.mark.parametrize(
+    "program", [in_place, lambda x: torch.square(x).sign(), lambda x: (x * x) < 0, lambda x: abs(x * x)]
+)
 def test_an_overflowing_square_keeps_its_sign(program: Callable[[torch.Tensor], torch.Tensor]) -> None:
     values = torch.tensor([300, -182, 5, 0], dtype=torch.int16)
     exe = compiler.compile(program, (values.clone(),))

@@ -131,7 +131,9 @@ def test_writes_of_kernels_persist(program) -> None:
     before = module.clone()
     validator = Validator.of(module, [rows(), rows() + 1])
     validator.operators(module)
-    validator.apply("in-place-to-out-of-place", module, lambda m: InPlaceToOutOfPlace(carriers=False).apply(Context(), m))
+    validator.apply(
+        "in-place-to-out-of-place", module, lambda m: InPlaceToOutOfPlace(carriers=False).apply(Context(), m)
+    )
     assert not validator.unchecked_tables
     one, two = [rows(), rows() + 1], [rows(), rows() + 1]
     want, got = run_handles(before, one), run_values(module, two)
@@ -157,7 +159,10 @@ def test_the_configuration_arrives_byte_for_byte(configuration: str, talks: str)
     assert "@AwsNeuronCustomNativeKernel(" in text
     assert f"backend_config = {json.dumps(configuration)}" in text
     assert f'has_collectives = "{talks}"' in text
-    assert "#stablehlo.output_operand_alias<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>" in text
+    assert (
+        "#stablehlo.output_operand_alias<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>"
+        in text
+    )
 
 
 # -- configuring -------------------------------------------------------------------------------------
@@ -181,7 +186,9 @@ def test_configuring_in_the_ir_compiles_once_and_says_what_is_written() -> None:
     module, calls = imported(unconfigured(), rows(), rows()), []
 
     def kernel_compiler(kernel_idx, args, grid):
-        calls.append((kernel_idx, grid, [a if isinstance(a, (int, float)) else (a.dtype, a.shape, a.stride()) for a in args]))
+        calls.append(
+            (kernel_idx, grid, [a if isinstance(a, (int, float)) else (a.dtype, a.shape, a.stride()) for a in args])
+        )
         return "e30=", {0: 0}
 
     assert write_nki_backend_config(module, kernel_compiler) == 2
@@ -215,9 +222,7 @@ def test_a_window_is_configured_before_import() -> None:
         write_nki_backend_config(module, lambda _idx, _args: ("e30=", {0: 0}))
 
 
-@pytest.mark.parametrize(
-    ("table", "message"), [({2: 0}, "names tensor 2 of 2"), ({0: 3}, "result 3")]
-)
+@pytest.mark.parametrize(("table", "message"), [({2: 0}, "names tensor 2 of 2"), ({0: 3}, "result 3")])
 def test_wrong_tables_of_a_kernel_compiler(table, message) -> None:
     module = imported(unconfigured(), rows(), rows())
     with pytest.raises(CompileError, match=message):

@@ -104,7 +104,20 @@ def test_agrees_with_eager(family: str, number: int) -> None:
 
 
 def test_conversion_to_f8_saturates_as_pytorch_does() -> None:
-    numbers = [447.0, 449.0, 464.0, 465.0, -465.0, 1e9, float("inf"), -float("inf"), float("nan"), 61439.0, 61441.0, -0.0]
+    numbers = [
+        447.0,
+        449.0,
+        464.0,
+        465.0,
+        -465.0,
+        1e9,
+        float("inf"),
+        -float("inf"),
+        float("nan"),
+        61439.0,
+        61441.0,
+        -0.0,
+    ]
 
     def store(cache: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         cache.copy_(values)

@@ -133,7 +133,9 @@ def test_a_dying_child_is_one_verdict() -> None:
 def test_reasons_name_the_operators() -> None:
     from compiler.errors import UnsupportedError
 
-    error = UnsupportedError("2 operation(s) cannot be lowered to StableHLO:\n  aten.eig.default (node, f.py:3)\n  aten.x.y")
+    error = UnsupportedError(
+        "2 operation(s) cannot be lowered to StableHLO:\n  aten.eig.default (node, f.py:3)\n  aten.x.y"
+    )
     assert reason(error) == "no lowering: aten.eig.default; aten.x.y"
 
 

@@ -32,9 +32,7 @@ def differences(case: programs.Case, program: Callable[..., object]) -> list[str
 
 def _unit_strides_only(case: programs.Case, program: Callable[..., object], difference: str) -> bool:
     number = int(difference.split()[0].removeprefix("out"))
-    mine, theirs = (
-        oracle.run(oracle._Proxy(case, f))["outputs"][number] for f in (program, case.fn)
-    )
+    mine, theirs = (oracle.run(oracle._Proxy(case, f))["outputs"][number] for f in (program, case.fn))
     return all(a == b for a, b, n in zip(mine["stride"], theirs["stride"], mine["shape"], strict=True) if n > 1)
 
 

@@ -10,7 +10,9 @@ import compiler
 
 
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True}, {"bias": False}])
+@pytest.mark.parametrize(
+    "options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True}, {"bias": False}]
+)
 def test_agrees_with_eager(kind: type[torch.nn.RNNBase], options: dict[str, object]) -> None:
     torch.manual_seed(0)
     module = kind(4, 6, **options).eval()  # type: ignore[arg-type]

@@ -252,9 +252,7 @@ def test_loading_executes_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) 
         (lambda i: i.pop("plan"), "malformed: KeyError"),
     ],
 )
-def test_check_artifact_finds_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, message: str
-) -> None:
+def test_check_artifact_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, message: str) -> None:
     cache_step().save(tmp_path / "a")
     assert main(["--check-artifact", str(tmp_path / "a")]) == 0
     assert capsys.readouterr().out.endswith("sound\n")
@@ -274,7 +272,10 @@ def test_damaged_hlo_bytes_end_in_one_error() -> None:
     check_module(data)
     outcomes: set[str] = set()
     for position in range(0, len(data), 3):
-        for damaged in (data[:position], data[:position] + bytes([data[position] ^ (1 << position % 8)]) + data[position + 1 :]):
+        for damaged in (
+            data[:position],
+            data[:position] + bytes([data[position] ^ (1 << position % 8)]) + data[position + 1 :],
+        ):
             try:
                 check_module(damaged)
                 outcomes.add("read")

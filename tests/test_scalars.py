@@ -35,7 +35,22 @@ def test_arithmetic_with_a_number_has_the_types_of_a_number() -> None:
     def program(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> list[torch.Tensor]:
         s, k = y.item(), n.item()
         i, h = x.to(torch.int32), x.to(torch.bfloat16)
-        return [x * s + k, i * k, i * s, h * s, h + k, n * s, n * k, x.sum() * s, i // k, x / (k / 3), i % k, x > s, i == k, s - x]
+        return [
+            x * s + k,
+            i * k,
+            i * s,
+            h * s,
+            h + k,
+            n * s,
+            n * k,
+            x.sum() * s,
+            i // k,
+            x / (k / 3),
+            i % k,
+            x > s,
+            i == k,
+            s - x,
+        ]
 
     _same(program, X, Y, N, again=OTHER)
 

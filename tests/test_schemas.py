@@ -89,7 +89,12 @@ def test_every_twin_is_pure_and_takes_the_same_arguments() -> None:
 
 def test_in_place_twins_compute_what_the_op_writes() -> None:
     x = torch.rand(3, 4) + 0.5
-    for op, rest in [(A.add_.Tensor, (x,)), (A.pow_.Scalar, (2,)), (A.clamp_.default, (0.6, 0.9)), (A.relu_.default, ())]:
+    for op, rest in [
+        (A.add_.Tensor, (x,)),
+        (A.pow_.Scalar, (2,)),
+        (A.clamp_.default, (0.6, 0.9)),
+        (A.relu_.default, ()),
+    ]:
         twin = facts(op).twin
         assert twin is not None
         _, name, overload = twin.target.split(".")

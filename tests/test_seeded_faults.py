@@ -143,7 +143,9 @@ class Fault:
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(pass_name: str, program: str, stages: str = "") -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def fault(
+    pass_name: str, program: str, stages: str = ""
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
         FAULTS[plant.__name__] = Fault(plant, pass_name, program, stages)
         return plant
@@ -267,7 +269,9 @@ def arguments_on_one_storage_are_kept_apart(patch: Patch) -> None:
 def a_binding_forgets_its_offset(patch: Patch) -> None:
     def change(function: Any) -> None:
         function.attributes["alias.bindings"] = Bindings(
-            tuple(b._replace(geometry=b.geometry._replace(offset=0)) for b in function.attributes["alias.bindings"].data)
+            tuple(
+                b._replace(geometry=b.geometry._replace(offset=0)) for b in function.attributes["alias.bindings"].data
+            )
         )
 
     on_function(patch, change)
@@ -294,7 +298,11 @@ def a_table_entry_is_too_many(patch: Patch) -> None:
     def change(function: Any) -> None:
         types = list(function.function_type.outputs.data)
         pairs = entries(function)
-        reader = next(n for n, kind in enumerate(function.function_type.inputs.data) if n not in {parameter for _, parameter in pairs})
+        reader = next(
+            n
+            for n, kind in enumerate(function.function_type.inputs.data)
+            if n not in {parameter for _, parameter in pairs}
+        )
         wanted = function.function_type.inputs.data[reader]
         last = function.body.block.last_op
         last.operands = [*last.operands, function.body.block.args[reader]]
@@ -309,7 +317,9 @@ def a_table_entry_is_too_many(patch: Patch) -> None:
 @fault("in-place-to-out-of-place", "caches")
 def a_view_in_the_plan_starts_elsewhere(patch: Patch) -> None:
     def change(number: int, source: OutputSource) -> OutputSource:
-        return source._replace(geometry=source.geometry._replace(offset=0)) if source.kind == "argument_view" else source
+        return (
+            source._replace(geometry=source.geometry._replace(offset=0)) if source.kind == "argument_view" else source
+        )
 
     on_function(patch, lambda function: change_plan(function, change))
 

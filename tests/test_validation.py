@@ -43,7 +43,11 @@ def hidden() -> torch.library.Library:
     define("keeps(Tensor x) -> Tensor", lambda x: kept.copy_(x), lambda x: torch.empty_like(x))
     define("writes(Tensor x) -> Tensor", writes, lambda x: x.new_empty(()))
     define("copies(Tensor(a) x) -> Tensor(a)", lambda x: x.clone(), lambda x: x.view(4))
-    define("turns(Tensor x) -> Tensor", lambda x: x.t().clone(), lambda x: torch.empty_like(x.t(), memory_format=torch.contiguous_format))
+    define(
+        "turns(Tensor x) -> Tensor",
+        lambda x: x.t().clone(),
+        lambda x: torch.empty_like(x.t(), memory_format=torch.contiguous_format),
+    )
     define("honest(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x))
     return library  # never taken away: PyTorch's handles on its operators would be left dangling
 
@@ -111,7 +115,9 @@ def test_a_module_and_its_export_pass(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-def test_a_program_of_text_is_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_text_is_validated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = import_graph(capture(lambda x, y: (x[1:].add_(y), x.t()), (torch.ones(3, 2), torch.ones(2)))).module
     file = tmp_path / "p.mlir"
     file.write_text(str(module))
@@ -161,7 +167,11 @@ def test_runs_do_not_touch_their_arguments() -> None:
         (torch.tensor([1, 2]), torch.tensor([1, 3]), "differs at [1]: 2 before, 3 after"),
         (torch.tensor(1), torch.tensor(1.0), "is int64[] before and float32[] after"),
         (torch.zeros(2, 2), torch.zeros(2, 2).t(), "has strides [2, 1] before and [1, 2] after"),
-        (torch.zeros(2, dtype=torch.cfloat), torch.zeros(2, dtype=torch.cfloat).conj(), "lazy bits none before and conj"),
+        (
+            torch.zeros(2, dtype=torch.cfloat),
+            torch.zeros(2, dtype=torch.cfloat).conj(),
+            "lazy bits none before and conj",
+        ),
         (torch.zeros(0), torch.zeros(0), ""),
     ],
 )

@@ -80,7 +80,9 @@ def test_cases_are_right_with_every_implementation(case: FxCase, priority: str):
 
 @pytest.mark.parametrize("case, activation", [("ir_reuse", "argument x"), ("ir_reuse_in_output", "argument r")])
 def test_a_donated_value_that_is_used_again_is_refused(case: str, activation: str):
-    with pytest.raises(CompileError, match=f"aliascases.add_norm.default .* may overwrite its activation {activation}, but") as caught:
+    with pytest.raises(
+        CompileError, match=f"aliascases.add_norm.default .* may overwrite its activation {activation}, but"
+    ) as caught:
         imported(BY_ID[case].build(), FUSED)
     assert caught.value.node and "clone" in caught.value.hint
 
@@ -101,7 +103,9 @@ def test_a_view_of_a_donated_value_counts():
         yield y
         yield h.f(A.sum.default, row)
 
-    with pytest.raises(CompileError, match=r"activation the result of aten.sin.default .* reads its memory through .*aten.select.int"):
+    with pytest.raises(
+        CompileError, match=r"activation the result of aten.sin.default .* reads its memory through .*aten.select.int"
+    ):
         imported(norm_of(steps), FUSED)
 
 

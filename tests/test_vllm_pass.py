@@ -75,7 +75,9 @@ def test_uuid_tells_apart_what_changes_the_result():
         keys.append(CloneEliminationPass(context=context).uuid())
     assert keys[0] == keys[1] != keys[2]
     script = "from compiler.integrations.vllm import CloneEliminationPass; print(CloneEliminationPass().uuid())"
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
     assert printed.strip() == CloneEliminationPass().uuid()
     assert CloneEliminationPass(overwrites={OPS.mul_to.default: ("out",)}).uuid() != printed.strip()
 
@@ -93,7 +95,13 @@ def test_the_recipe_does_what_it_says():
     class Manager:
         passes: list = []
 
-    names = {"self": Manager(), "lowering": lambda graph: None, "config": None, "write_dump": dumps.__setitem__, "ops": OPS}
+    names = {
+        "self": Manager(),
+        "lowering": lambda graph: None,
+        "config": None,
+        "write_dump": dumps.__setitem__,
+        "ops": OPS,
+    }
     exec(code[0], names)
     names["graph"] = graph.graph
     exec(code[2], names)
@@ -122,7 +130,8 @@ def tokens(program, *shapes: tuple[int, ...]) -> fx.GraphModule:
     mode = FakeTensorMode(shape_env=ShapeEnv())
     inputs = [
         mode.from_tensor(
-            torch.rand(shape), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (len(shape) - 1))
+            torch.rand(shape),
+            symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (len(shape) - 1)),
         )
         for shape in shapes
     ]
@@ -153,7 +162,10 @@ def test_a_copy_of_any_number_of_tokens_goes_where_nothing_reads_its_source_late
     "program, reason",
     [
         (lambda x: (x.relu()[:, :2].clone(),), "its size is not known, and its source has other strides"),
-        (lambda x: (x.relu().view(-1).view(3, -1).clone().sum(),), "neither its size nor the strides of its source are known"),
+        (
+            lambda x: (x.relu().view(-1).view(3, -1).clone().sum(),),
+            "neither its size nor the strides of its source are known",
+        ),
         (lambda x: (x.relu()[:1].clone(),), "the memory of its source is not known"),
         (lambda x: (x.relu()[1:].clone(), x.relu().t().clone().sum()), ""),
     ],
@@ -173,7 +185,9 @@ def test_copies_of_known_size_come_first_where_they_share_memory():
     apply = CloneEliminationPass()
     apply(tokens(program, (4, 3)).graph)
     assert apply.report is not None and len(apply.report.removed) == 1
-    assert [remark.reason for remark in apply.report.kept] == ["its size is not known, and its memory is shared by copies whose size is"]
+    assert [remark.reason for remark in apply.report.kept] == [
+        "its size is not known, and its memory is shared by copies whose size is"
+    ]
 
 
 def test_helpers():

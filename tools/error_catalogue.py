@@ -1,7 +1,7 @@
 """Write docs/errors.md: every kind of message, made by running what it refuses (tests/error_cases.py).
 
-    python tools/error_catalogue.py            # write the page
-    python tools/error_catalogue.py --check    # exit code 1 when the page is out of date
+python tools/error_catalogue.py            # write the page
+python tools/error_catalogue.py --check    # exit code 1 when the page is out of date
 """
 
 from __future__ import annotations

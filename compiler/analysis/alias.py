@@ -182,7 +182,6 @@ class AliasAnalysis:
         """Whether two handles share memory, and why."""
         return compare(self.locations[a], self.locations[b])
 
-
     # -- the walk ------------------------------------------------------------------------------
 
     def _arguments(self) -> None:

@@ -104,7 +104,9 @@ class Judge:
         if isinstance(op, CondOp | WhileOp):
             for path in (self._strided(root, True), self._moved(root, ANYWHERE)):
                 if path:
-                    yield Conflict("layout", Clause(path), op, None, "a region is made for the copy's place and strides")
+                    yield Conflict(
+                        "layout", Clause(path), op, None, "a region is made for the copy's place and strides"
+                    )
             return
         path = self._strided(root, exact)
         if path:
@@ -261,7 +263,9 @@ class _Run:
     def _atoms(self, touch: Touch) -> Atoms:
         return self.one.places[touch.root, touch.handle]
 
-    def _add(self, kind: str, clause: Clause, reader: Operation | None, writer: Operation | None, detail: str = "") -> None:
+    def _add(
+        self, kind: str, clause: Clause, reader: Operation | None, writer: Operation | None, detail: str = ""
+    ) -> None:
         self.found.setdefault((kind, clause), Conflict(kind, clause, reader, writer, detail))
 
     def _name(self, root: Root) -> str:
@@ -408,7 +412,9 @@ class _Run:
             if top is base and root != base and base in self.judge.given:
                 path = self.tree.path(root, base)
                 if base not in self.judge.donated or taken:
-                    self._add("result", Clause(path), None, None, f"a result would share memory with {self._name(base)}")
+                    self._add(
+                        "result", Clause(path), None, None, f"a result would share memory with {self._name(base)}"
+                    )
                 elif backed is not None:
                     both = path | self.tree.path(backed, base)
                     self._add("result", Clause(both), None, None, f"two results would live in {self._name(base)}")

@@ -100,7 +100,11 @@ def _unknown(source: Location, result: Location) -> str:
         # Of another size in each call: a copy of the same strides has its source's layout whatever the size.
         if DYNAMIC in source.window.strides:
             return "neither its size nor the strides of its source are known"
-        return "" if source.window.strides == result.window.strides else "its size is not known, and its source has other strides"
+        return (
+            ""
+            if source.window.strides == result.window.strides
+            else "its size is not known, and its source has other strides"
+        )
     if not result.region.empty and not contiguous(result.region):
         return "its result has gaps"
     return ""

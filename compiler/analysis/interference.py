@@ -27,6 +27,7 @@ from dialects.vllm_ir import ImplementedCallOp
 Atoms = slice | np.ndarray
 """A set of atoms: a stretch, or ascending numbers."""
 
+
 @dataclass(frozen=True, eq=False)
 class Copy:
     """A copy that may go: `result` holds a copy of `source` from `op` on, and would then be `source` itself."""

@@ -156,7 +156,11 @@ def _require_static(block: Block) -> None:
                 continue
             location, node = source_of(owner) if isinstance(owner, Operation) else ("", "")
             expression = owner.properties.get("expression") if isinstance(owner, Operation) else None
-            name = f"the size {expression}" if expression is not None else f"{value.name_hint or 'a tensor'} of type {value.type}"
+            name = (
+                f"the size {expression}"
+                if expression is not None
+                else f"{value.name_hint or 'a tensor'} of type {value.type}"
+            )
             raise UnsupportedError(
                 f"{name} is known only at run time, and HLO needs static shapes",
                 location=location, node=node,
@@ -165,7 +169,11 @@ def _require_static(block: Block) -> None:
 
 
 def _place_results(
-    op: Operation, result: Memories, own: Sequence[tuple[int, int]], limits: dict[int, tuple[int, int]], merged: set[int]
+    op: Operation,
+    result: Memories,
+    own: Sequence[tuple[int, int]],
+    limits: dict[int, tuple[int, int]],
+    merged: set[int],
 ) -> None:
     """Give the results of one op their places and note what it writes."""
     if isinstance(op, ConstantOp):
@@ -215,7 +223,11 @@ def _place_results(
 
 
 def _place_regions(
-    op: ControlOp, result: Memories, own: Sequence[tuple[int, int]], limits: dict[int, tuple[int, int]], merged: set[int]
+    op: ControlOp,
+    result: Memories,
+    own: Sequence[tuple[int, int]],
+    limits: dict[int, tuple[int, int]],
+    merged: set[int],
 ) -> None:
     """Captured handles live where they do outside; carried values and results have memory of their own."""
     for block, carried, first in arguments_of(op):

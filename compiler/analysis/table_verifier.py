@@ -102,7 +102,9 @@ def _digest(value: Bytes, element: str) -> tuple[str, tuple[int, ...], bytes]:
     return element, data.shape, hashlib.blake2b(data.tobytes(), digest_size=16).digest()
 
 
-def _call_key(target: str, arguments: ArrayAttr[Attribute], keywords: dict[str, Attribute], operands: Sequence[Any], mark: Any) -> Any:
+def _call_key(
+    target: str, arguments: ArrayAttr[Attribute], keywords: dict[str, Attribute], operands: Sequence[Any], mark: Any
+) -> Any:
     """What an operator's results depend on. `mark` tells forms of one overload apart."""
 
     def render(argument: Attribute) -> Any:
@@ -207,7 +209,9 @@ class _Memory:
         if not accesses and op.outs and all(alias.kind in ("same", "view") for alias in op.aliases.data):
             return
         contents = [
-            self.load(h) if n in reads else self.symbols.of(("empty", h.element, h.window.sizes), h.window.sizes, h.width)
+            self.load(h)
+            if n in reads
+            else self.symbols.of(("empty", h.element, h.window.sizes), h.window.sizes, h.width)
             for n, h in enumerate(given)
         ]
         target, keywords, mark = op.target.data, op.settings(), tuple[int, ...]()
@@ -316,9 +320,7 @@ class _Tables:
 
     def run(self) -> tuple[list[Bytes], list[Attribute]]:
         block = self.function.body.block
-        values: dict[SSAValue, Bytes] = {
-            a: self.parameter(n, self.memory.initial) for n, a in enumerate(block.args)
-        }
+        values: dict[SSAValue, Bytes] = {a: self.parameter(n, self.memory.initial) for n, a in enumerate(block.args)}
         for op in block.ops:
             if isinstance(op, ReturnOp):
                 return [values[v] for v in op.arguments], [v.type for v in op.arguments]
@@ -389,7 +391,11 @@ class _Tables:
                 continue
             root, first = place
             output = self.table.get(number)
-            have = results[output].reshape(-1) if output is not None else self.parameter(number, memory.initial).reshape(-1)
+            have = (
+                results[output].reshape(-1)
+                if output is not None
+                else self.parameter(number, memory.initial).reshape(-1)
+            )
             want = memory.roots[root][max(first, 0) : first + have.size]
             have = have[max(-first, 0) : max(-first, 0) + want.size]
             wrong = np.flatnonzero(have != want)
@@ -483,7 +489,10 @@ class _Tables:
         have = _window(results[source.index].reshape(-1), source.geometry, handle.width)
         want = _window(self.memory.roots[handle.root], handle.window, handle.width)
         if not np.array_equal(have, want):
-            _fail(f"{which}: result {source.index} does not hold what the program returns", self.memory.writer.get(handle.root))
+            _fail(
+                f"{which}: result {source.index} does not hold what the program returns",
+                self.memory.writer.get(handle.root),
+            )
 
 
 # -- the IR --------------------------------------------------------------------------------------

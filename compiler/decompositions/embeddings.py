@@ -35,7 +35,11 @@ def embedding_bag(
     mask = kept[:, :, None]
     if mode == 2:
         best = torch.where(mask, rows, float("-inf"))
-        values, where = best.max(1) if count else (rows.new_zeros((bags, weight.shape[1])), indices.new_zeros((bags, weight.shape[1])))
+        values, where = (
+            best.max(1)
+            if count
+            else (rows.new_zeros((bags, weight.shape[1])), indices.new_zeros((bags, weight.shape[1])))
+        )
         empty = (sizes == 0)[:, None]
         out = torch.where(empty, torch.zeros_like(values), values)
         chosen = indices[where] if count else where.to(indices.dtype)

@@ -50,7 +50,12 @@ def _histogram(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, d
 
 @decomposition("histogram.bin_ct")
 def histogram(
-    x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
+    x: Tensor,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
 ) -> tuple[Tensor, Tensor]:
     points = x.reshape(-1, 1)
     edges = _edges(points, [bins], range)
@@ -82,7 +87,9 @@ def histogramdd(
 
 
 @decomposition("_histogramdd_from_bin_tensors.default")
-def histogramdd_of_edges(x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False) -> Tensor:
+def histogramdd_of_edges(
+    x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
     return _histogram(_points(x), bins, weight, density)
 
 

@@ -9,6 +9,7 @@ from compiler.decompositions import decomposition
 
 aten = torch.ops.aten
 
+
 @decomposition("linalg_lu.default")
 def linalg_lu(x: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     factors, pivots, _ = aten.linalg_lu_factor_ex(x, pivot=pivot)
@@ -31,7 +32,9 @@ def _solved(factors: Tensor, pivots: Tensor, right: Tensor, adjoint: bool = Fals
 
 
 @decomposition("linalg_lu_solve.default")
-def linalg_lu_solve(factors: Tensor, pivots: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+def linalg_lu_solve(
+    factors: Tensor, pivots: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
     if left:
         return _solved(factors, pivots, right, adjoint)
     return _solved(factors, pivots, right.mH, not adjoint).mH

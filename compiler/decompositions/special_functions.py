@@ -249,7 +249,9 @@ def polygamma(n: int, x: Tensor) -> Tensor:
 @decomposition("frexp.Tensor")
 def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mantissa in [1/2, 1) and exponent, read off the bits; numbers too small to be normal are scaled first."""
-    wide, whole, fraction = (torch.float64, torch.int64, 52) if x.dtype == torch.float64 else (torch.float32, torch.int32, 23)
+    wide, whole, fraction = (
+        (torch.float64, torch.int64, 52) if x.dtype == torch.float64 else (torch.float32, torch.int32, 23)
+    )
     bits_of_exponent = 11 if wide == torch.float64 else 8
     bias = (1 << (bits_of_exponent - 1)) - 2
     value = x.to(wide)

@@ -76,7 +76,9 @@ def write(
         _write(Path(os.path.abspath(directory)), signature, hlo, stablehlo, state, weights, more or {})
     except (OSError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CompileError(f"nothing can be saved at {directory!r}: {reason}", hint="give a directory that can be written") from error
+        raise CompileError(
+            f"nothing can be saved at {directory!r}: {reason}", hint="give a directory that can be written"
+        ) from error
 
 
 def _write(

@@ -55,7 +55,9 @@ def check_module(data: bytes) -> Interface:
 
 def _check_computation(computation: Computation, seen: set[int], instructions: set[int]) -> None:
     name = computation.name
-    _require(0 < computation.id < _LIMIT and computation.id not in seen, f"computation {name} has the id {computation.id}")
+    _require(
+        0 < computation.id < _LIMIT and computation.id not in seen, f"computation {name} has the id {computation.id}"
+    )
     local: set[int] = set()
     for instruction in computation.instructions:
         _check_instruction(instruction, local, seen, instructions)

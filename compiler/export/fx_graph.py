@@ -36,7 +36,9 @@ VIEWS = frozenset({A.slice.Tensor, A.reshape.default, A.permute.default})
 """Views of values, which never differ from one another while their arguments are the same."""
 
 
-def value_call(op: OpOverload, written: Sequence[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+def value_call(
+    op: OpOverload, written: Sequence[int], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
     """Call a writing operator as a function of values: it runs on copies of the tensors it writes.
 
     Args:

@@ -74,10 +74,14 @@ class Windows:
         box = None if overlaps_itself(window) else _best_box(shape, window)
         if box is None:
             flat = self.reshape(base, dtype, shape, (math.prod(shape),))
-            put = self._emit(A.index_put.default, (flat, [self._positions(window)], value), {}, dtype, (math.prod(shape),))
+            put = self._emit(
+                A.index_put.default, (flat, [self._positions(window)], value), {}, dtype, (math.prod(shape),)
+            )
             return self.reshape(put, dtype, (math.prod(shape),), shape)
         block = self._block(value, dtype, window, box)
-        return self.reshape(self._scatter(self.reshape(base, dtype, shape, box.dims), block, dtype, box), dtype, box.dims, shape)
+        return self.reshape(
+            self._scatter(self.reshape(base, dtype, shape, box.dims), block, dtype, box), dtype, box.dims, shape
+        )
 
     def reshape(self, value: fx.Node, dtype: torch.dtype, have: tuple[int, ...], want: tuple[int, ...]) -> fx.Node:
         """The elements in row-major order under another shape; nothing when it is the same."""

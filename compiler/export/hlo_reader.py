@@ -237,7 +237,8 @@ def read_module(data: bytes) -> HloModule:
         parameters=tuple(_shape(s) for s in _messages(program, 1)),
         result=_shape(_message(program, 2)),
         aliases=tuple(
-            Alias(_numbers(e, 1), _number(e, 2), _numbers(e, 3), _number(e, 4)) for e in _messages(_message(found, 8), 1)
+            Alias(_numbers(e, 1), _number(e, 2), _numbers(e, 3), _number(e, 4))
+            for e in _messages(_message(found, 8), 1)
         ),
         has_buffer_donors=bool(found.get(18)) and bool(_bytes(found, 18)),
         has_schedule=7 in found,
@@ -254,7 +255,9 @@ def _shape(found: Fields) -> Shape:
 
 
 def _computation(found: Fields) -> Computation:
-    return Computation(_number(found, 5), _text(found, 1), _number(found, 6), tuple(_instruction(i) for i in _messages(found, 2)))
+    return Computation(
+        _number(found, 5), _text(found, 1), _number(found, 6), tuple(_instruction(i) for i in _messages(found, 2))
+    )
 
 
 def _instruction(found: Fields) -> Instruction:

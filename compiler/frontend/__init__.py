@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def import_program(
-    program: Any, example_inputs: Sequence[Any] | None = None, kwargs: dict[str, Any] | None = None, *, trust: bool = False
+    program: Any,
+    example_inputs: Sequence[Any] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    trust: bool = False,
 ) -> Program:
     """The handle IR of a callable, module, exported program, `.pt2` path or FX graph (see `capture`)."""
     from compiler.frontend.capture import capture

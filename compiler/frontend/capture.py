@@ -35,7 +35,11 @@ from compiler.program import Assumptions, Leaf
 
 
 def capture(
-    program: Any, example_inputs: Sequence[Any] | None = None, kwargs: dict[str, Any] | None = None, *, trust: bool = False
+    program: Any,
+    example_inputs: Sequence[Any] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    trust: bool = False,
 ) -> Captured:
     """The graph of `program`.
 
@@ -162,7 +166,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
                 raise UnsupportedError(
-                    "the call changes a list or dict that it is given", hint="return the new one, or write into its tensors"
+                    "the call changes a list or dict that it is given",
+                    hint="return the new one, or write into its tensors",
                 )
             found, outcome.tree = pytree.tree_flatten(returned)
             results: list[torch.Tensor] = []
@@ -291,7 +296,9 @@ class _Substituted:
                 if now is tensor:
                     continue
                 if not isinstance(now, torch.Tensor):
-                    raise UnsupportedError(f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor")
+                    raise UnsupportedError(
+                        f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor"
+                    )
                 if len({(id(place), key) for place, key in slot.places}) > 1:
                     raise UnsupportedError(
                         f"the call binds {qualified} to a new tensor, and {', '.join(slot.names)} are one tensor",

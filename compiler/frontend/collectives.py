@@ -67,7 +67,9 @@ def stored_collective(func: OpOverload) -> OpOverload | None:
     """The collective that one with an `out` argument stores the result of."""
     if func.namespace not in NAMESPACES or not any(a.is_out for a in func._schema.arguments):
         return None
-    packet = getattr(getattr(torch.ops, func.namespace), func._schema.name.partition("::")[2].removesuffix("_out"), None)
+    packet = getattr(
+        getattr(torch.ops, func.namespace), func._schema.name.partition("::")[2].removesuffix("_out"), None
+    )
     return packet.default if packet is not None else None
 
 

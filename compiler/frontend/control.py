@@ -70,9 +70,7 @@ def import_scan(importer: Importer, combine: Any, init: Sequence[Any], xs: Seque
         made = step([_handle(h) for h in _inside(init)], counter)[count:]
     for op in reversed(trial):
         op.drop_all_references()
-    stacked = [
-        importer.call(torch.zeros, ((steps, *h.form.sizes),), dtype=h.form.dtype) for h in map(_handle, made)
-    ]
+    stacked = [importer.call(torch.zeros, ((steps, *h.form.sizes),), dtype=h.form.dtype) for h in map(_handle, made)]
 
     def body(handles: list[Handle]) -> list[Handle]:
         place, state, stacks = handles[0], handles[1 : count + 1], handles[count + 1 :]
@@ -120,7 +118,9 @@ def _loop(importer: Importer, carried: Sequence[Any], condition: Body, body: Bod
     second, yielded = _region(importer, forms, body)
     for form, handle in zip(forms, yielded, strict=True):
         if (form.dtype, form.sizes) != (handle.form.dtype, handle.form.sizes):
-            raise UnsupportedError("a loop carries a tensor whose shape or type changes", hint="keep it at its final size")
+            raise UnsupportedError(
+                "a loop carries a tensor whose shape or type changes", hint="keep it at its final size"
+            )
     for block in (first, second):
         if any(number < len(forms) for number in block_effects(block)[1]):
             raise UnsupportedError("a loop writes into a carried tensor", hint="yield its next value instead")
@@ -173,7 +173,8 @@ def _close(blocks: Sequence[Block]) -> list[SSAValue]:
         beyond = leaves_capture(block)
         if beyond is not None:
             raise UnsupportedError(
-                "inside a region a view reaches outside the tensor it is taken of", hint="take the view before the region"
+                "inside a region a view reaches outside the tensor it is taken of",
+                hint="take the view before the region",
             )
     return list(outside)
 
@@ -205,4 +206,3 @@ def _fresh(importer: Importer, form: Form) -> Form:
     dense = step == torch.Size(form.sizes).numel()
     strides = form.strides if dense and form.sizes else row_major(form.sizes)
     return importer.forms.get(form.dtype, form.sizes, strides, 0, "")
-

@@ -24,7 +24,11 @@ from compiler.frontend.forms import Forms, Handle, Root
 from compiler.frontend.recording import Expansion, Recorder, Slot
 from compiler.frontend.subscripts import NodeSubscripts
 
-READS = (("call_function", operator.getitem), ("call_function", torch.Tensor.__getitem__), ("call_method", "__getitem__"))
+READS = (
+    ("call_function", operator.getitem),
+    ("call_function", torch.Tensor.__getitem__),
+    ("call_method", "__getitem__"),
+)
 """Nodes that do nothing but read a subscript."""
 
 
@@ -192,5 +196,3 @@ def _replace(value: Any, fakes: dict[int, torch.Tensor]) -> Any:
     if isinstance(value, slice):
         return slice(_replace(value.start, fakes), _replace(value.stop, fakes), _replace(value.step, fakes))
     return value
-
-

@@ -109,7 +109,9 @@ def _check_examples(program: ExportedProgram, args: Sequence[Any], kwargs: Mappi
                     for size, given in zip(meta.shape, value.shape, strict=True)
                 )  # fmt: skip
         if not same:
-            raise CompileError(f"input {spec.arg.name} of the exported program is {want}, example_inputs has {got}", hint=hint)
+            raise CompileError(
+                f"input {spec.arg.name} of the exported program is {want}, example_inputs has {got}", hint=hint
+            )
 
 
 def _held(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:

@@ -22,7 +22,8 @@ def element_of(dtype: torch.dtype) -> str:
     element = ELEMENT_OF.get(dtype)
     if element is None:
         raise UnsupportedError(
-            f"tensors of type {dtype} have no element type in the IR", hint=f"use one of {', '.join(map(str, ELEMENT_OF))}"
+            f"tensors of type {dtype} have no element type in the IR",
+            hint=f"use one of {', '.join(map(str, ELEMENT_OF))}",
         )
     return element
 
@@ -64,7 +65,9 @@ class Forms:
             if offset < 0:
                 raise UnsupportedError("a view begins before the memory the program was given")
         lazy = ",".join(name for name, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
-        return self.get(tensor.dtype, tuple(map(number, tensor.shape)), tuple(map(number, tensor.stride())), offset, lazy)
+        return self.get(
+            tensor.dtype, tuple(map(number, tensor.shape)), tuple(map(number, tensor.stride())), offset, lazy
+        )
 
 
 def number(value: int | torch.SymInt) -> int:

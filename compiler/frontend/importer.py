@@ -73,7 +73,9 @@ _INLINED = {
 }
 """Higher-order operators that just call a subgraph: the position of the subgraph among the arguments."""
 
-_NO_EFFECT = frozenset({"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"})
+_NO_EFFECT = frozenset(
+    {"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"}
+)
 
 
 class Importer:
@@ -108,8 +110,11 @@ class Importer:
         shared = {root for root, count in members.items() if count > 1}
         held = {id(tensor) for tensor in captured.held}
         inlined = [
-            item.kind == "constant" and item.real and item.tensor.numel() <= SMALL  # type: ignore[union-attr]
-            and id(p.root) not in shared and id(item.tensor) not in held
+            item.kind == "constant"
+            and item.real
+            and item.tensor.numel() <= SMALL  # type: ignore[union-attr]
+            and id(p.root) not in shared
+            and id(item.tensor) not in held
             for item, p in zip(order, placements, strict=True)
         ]
         kept = [(item, p) for item, p, inline in zip(order, placements, inlined, strict=True) if not inline]
@@ -227,7 +232,9 @@ class Importer:
         targets = {id(target.root) for _, target in updates}
         copy = torch.ops.aten.copy_.default
         sources = [
-            self._run("call_function", torch.ops.aten.clone.default, (value,), {}) if id(value.root) in targets else value
+            self._run("call_function", torch.ops.aten.clone.default, (value,), {})
+            if id(value.root) in targets
+            else value
             for value, _ in updates
         ]
         for source, (_, target) in zip(sources, updates, strict=True):
@@ -282,7 +289,9 @@ class Importer:
             if name in _NO_EFFECT or getattr(target, "namespace", "") == "profiler":
                 return None
             if name == "_enter_autocast" and (len(args) < 3 or args[2]):
-                raise UnsupportedError("autocast is on in this graph", hint="export without autocast, in the dtype you want")
+                raise UnsupportedError(
+                    "autocast is on in this graph", hint="export without autocast, in the dtype you want"
+                )
             if name == "_enter_autocast":
                 return None
         if node.op == "call_module":
@@ -335,7 +344,9 @@ class Importer:
             for i in step.written:
                 slots[i].root.written = True
             if self._stand_ins:
-                self._stand_ins.access((slots[i].root for i in step.operands), (slots[i].root for i in step.written), self._nested)
+                self._stand_ins.access(
+                    (slots[i].root for i in step.operands), (slots[i].root for i in step.written), self._nested
+                )
             for made, value in zip(step.made, op.results, strict=True):
                 if made.source < 0:
                     root = Root(made.bytes)
@@ -375,7 +386,9 @@ class Importer:
                 hint="express it with tensor operators, or compile the parts around it",
             )
         if name == "wrap_with_autocast" and args[2]:
-            raise UnsupportedError("autocast is on in this graph", hint="export without autocast, in the dtype you want")
+            raise UnsupportedError(
+                "autocast is on in this graph", hint="export without autocast, in the dtype you want"
+            )
         inputs = args[position + 1 :] if name != "invoke_subgraph" else args[2:]
         return self.run(args[position], inputs)
 

@@ -199,7 +199,9 @@ def _properties(target: str, call: KernelCall) -> dict[str, Attribute]:
         "kernel_idx": integer(call.kernel_idx),
         "grid": Numbers(call.grid),
         "backend_config": StringAttr(call.backend_config),
-        "operand_output_aliases": Stored(tuple(sorted((position, result) for result, position in call.aliases.items()))),
+        "operand_output_aliases": Stored(
+            tuple(sorted((position, result) for result, position in call.aliases.items()))
+        ),
         "constant_args_key": integer(call.constant_args_key),
     }
     if call.arg_names:

@@ -20,7 +20,9 @@ from torch.utils import _pytree as pytree
 from compiler.errors import UnsupportedError
 from compiler.frontend.inputs import Input
 
-_FRESH = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift.default})
+_FRESH = frozenset(
+    {torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift.default}
+)
 """How a tensor made from Python numbers enters a trace: it is the program's own, and new at every call."""
 
 
@@ -42,7 +44,9 @@ class Lifting:
             if func in _FRESH:
                 return dispatch(func, types, args, kwargs or {})
             if isinstance(func, torch._ops.OpOverload) and torch.Tag.inplace_view in func.tags and _is_real(args[0]):
-                raise UnsupportedError(f"{func} changes the shape of a tensor that the program holds", hint="use a view of it")
+                raise UnsupportedError(
+                    f"{func} changes the shape of a tensor that the program holds", hint="use a view of it"
+                )
             return dispatch(func, types, *pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs or {})))
 
         self._proxies.__torch_dispatch__ = MethodType(lifted, self._proxies)

@@ -52,9 +52,7 @@ def load_exported(path: str | os.PathLike[str], *, trust: bool = False) -> Expor
     if not os.path.isfile(name):
         raise CompileError(f"{name} is not a file", hint="give the path of a file written by torch.export.save")
     if not zipfile.is_zipfile(name):
-        raise CompileError(
-            f"{name} is no .pt2 archive, or is cut short", hint="write it again with torch.export.save"
-        )
+        raise CompileError(f"{name} is no .pt2 archive, or is cut short", hint="write it again with torch.export.save")
     try:
         if not trust:
             _screen(name)
@@ -93,18 +91,24 @@ def _screen_inputs(path: str, entry: str, data: bytes) -> None:
     try:
         torch.load(io.BytesIO(data), weights_only=True)
     except Exception as error:
-        raise CompileError(f"{path}: {entry} is more than tensors, and loading it would run code", hint=_TRUST) from error
+        raise CompileError(
+            f"{path}: {entry} is more than tensors, and loading it would run code", hint=_TRUST
+        ) from error
 
 
 def _screen_pair(path: str, entry: str, key: str, value: Any) -> None:
     if key == "use_pickle" and value:
-        raise CompileError(f"{path}: {entry} asks to unpickle a tensor, which would run code from the file", hint=_TRUST)
+        raise CompileError(
+            f"{path}: {entry} asks to unpickle a tensor, which would run code from the file", hint=_TRUST
+        )
     if key == "path_name" and str(value).startswith(("custom_obj_", "opaque_obj_")):
         raise CompileError(f"{path}: {entry} holds an object that only unpickling can restore", hint=_TRUST)
     texts = [value] if key == "expr_str" else value if key == "guards_code" and isinstance(value, list) else []
     for text in texts:
         if not isinstance(text, str) or not is_arithmetic(text):
-            raise CompileError(f"{path}: {entry} has the expression {text!r}, which is more than arithmetic", hint=_TRUST)
+            raise CompileError(
+                f"{path}: {entry} has the expression {text!r}, which is more than arithmetic", hint=_TRUST
+            )
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:

@@ -36,7 +36,9 @@ Rule = Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
 def implementation(op: OpOverload, stream: torch.Tensor | None, generator: Any = None) -> Callable[..., Any]:
     """What computes a random operator by simpler ones, with bits from the program's own stream."""
     if generator is not None:
-        raise UnsupportedError(f"{op} draws from a generator that is passed in", hint="leave it to the program's own stream")
+        raise UnsupportedError(
+            f"{op} draws from a generator that is passed in", hint="leave it to the program's own stream"
+        )
 
     def draw(size: Sequence[int]) -> torch.Tensor:
         return torch.ops.fx2hlo.random_bits.default(stream, list(size))
@@ -180,7 +182,12 @@ def multinomial(draw: Draw, self: torch.Tensor, num_samples: int, replacement: b
 
 
 def rrelu_with_noise(
-    draw: Draw, self: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
+    draw: Draw,
+    self: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
 ) -> torch.Tensor:
     """Where an element is not positive it is scaled by a uniform number, which `noise` keeps; by their mean in evaluation."""
     if not training:

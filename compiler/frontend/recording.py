@@ -131,16 +131,16 @@ class Recorder(TorchDispatchMode):
         self._new_slot(fake, handle.form, memory, handle.argument)
 
     def finish(self, out: Any) -> Expansion:
-        rebound = tuple(
-            (i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i
-        )
+        rebound = tuple((i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i)
         output = self._structure(out)
         return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not isinstance(func, OpOverload):
-            raise UnsupportedError(f"{func} is no operator overload", hint="use ATen operators or registered custom ones")
+            raise UnsupportedError(
+                f"{func} is no operator overload", hint="use ATen operators or registered custom ones"
+            )
         if expands(func):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
@@ -249,7 +249,11 @@ class Recorder(TorchDispatchMode):
             return False
         slot = self._slot[id(tensor)]
         memory = self._memory.get(tensor.untyped_storage()._cdata)
-        return memory is None or memory is not self._memory_of[slot] or self.forms.of(tensor, memory.base) is not self._form[slot]
+        return (
+            memory is None
+            or memory is not self._memory_of[slot]
+            or self.forms.of(tensor, memory.base) is not self._form[slot]
+        )
 
     def _call(self, func: OpOverload, known: Facts, call: _Call, outs: Sequence[torch.Tensor]) -> None:
         made: list[Made] = []
@@ -339,7 +343,8 @@ class Recorder(TorchDispatchMode):
             if form.end > memory.bytes != DYNAMIC:
                 if memory.bytes:
                     raise UnsupportedError(
-                        f"{overload_name(func)} makes a tensor with contents larger", hint="allocate it at its final size"
+                        f"{overload_name(func)} makes a tensor with contents larger",
+                        hint="allocate it at its final size",
                     )
                 self._emit_empty(tensor, form)
                 continue

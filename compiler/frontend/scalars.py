@@ -41,7 +41,12 @@ _FUNCTIONS: dict[Any, OpOverload] = {
 }  # fmt: skip
 
 _ASSERTIONS = frozenset(
-    {aten._assert_scalar.default, aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default, torch._check}
+    {
+        aten._assert_scalar.default,
+        aten.sym_constrain_range.default,
+        aten.sym_constrain_range_for_size.default,
+        torch._check,
+    }
 )
 """What states a fact about a number and computes nothing."""
 
@@ -156,7 +161,9 @@ def _beside(graph: fx.Graph, node: fx.Node, first: Any, scalar: fx.Node) -> fx.N
     if not isinstance(other, torch.Tensor):
         return scalar
     kind = scalar.meta["val"].dtype
-    wanted = torch.result_type(torch.empty(other.shape, dtype=other.dtype, device="meta"), torch.zeros((), dtype=kind).item())
+    wanted = torch.result_type(
+        torch.empty(other.shape, dtype=other.dtype, device="meta"), torch.zeros((), dtype=kind).item()
+    )
     if other.dim() and _category(kind) <= _category(other.dtype):
         return scalar  # which loses none of its digits
     return _call(graph, node, aten._to_copy.default, (scalar,), {"dtype": wanted})
@@ -194,7 +201,9 @@ def _tensor(graph: fx.Graph, node: fx.Node, value: Any, numbers: dict[fx.Node, f
     return _call(graph, node, aten.full.default, ([], value), {"dtype": kind})
 
 
-def _call(graph: fx.Graph, node: fx.Node, target: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> fx.Node:
+def _call(
+    graph: fx.Graph, node: fx.Node, target: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> fx.Node:
     """A call at the user's line of `node`, with what it gives on meta tensors as its value."""
     made = graph.call_function(target, args, kwargs or {})
     made.meta = {key: node.meta[key] for key in ("stack_trace", "nn_module_stack", "custom") if key in node.meta}

@@ -140,7 +140,16 @@ def facts(op: OpOverload) -> Facts:
         untouched = metadata_only or out or (overwrites and position == 0) or (info is not None and not info.is_write)
         alias = frozenset(info.before_set | info.after_set) if info is not None else frozenset()
         parameters.append(
-            Parameter(formal.name, position, formal.kwarg_only, tensor, tensor and not untouched, tensor and writes, out, alias)
+            Parameter(
+                formal.name,
+                position,
+                formal.kwarg_only,
+                tensor,
+                tensor and not untouched,
+                tensor and writes,
+                out,
+                alias,
+            )
         )
     returns = tuple(
         frozenset(r.alias_info.before_set | r.alias_info.after_set) if r.alias_info is not None else frozenset()
@@ -179,7 +188,9 @@ def expands(op: OpOverload) -> bool:
     makes_list = takes_list and any(str(r.type) == "List[Tensor]" and r.alias_info is None for r in schema.returns)
     known = facts(op)
     alone = _writes(op) and known.twin is None and not known.metadata and not known.silent and op.namespace == "aten"
-    return (writes_list or makes_list or alone) and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd)
+    return (writes_list or makes_list or alone) and op.has_kernel_for_dispatch_key(
+        torch._C.DispatchKey.CompositeExplicitAutograd
+    )
 
 
 def metadata_twin(op: OpOverload) -> OpOverload | None:
@@ -221,8 +232,10 @@ def _same_arguments(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
 
     extra = theirs[len(mine) :]
     same = all(left_out(one, other) for one, other in zip(mine, theirs, strict=False))
-    return same and [form(a) for a in mine] == [form(a) for a in theirs[: len(mine)]] and all(
-        a.kwarg_only and a.has_default_value() and a.default_value is None for a in extra
+    return (
+        same
+        and [form(a) for a in mine] == [form(a) for a in theirs[: len(mine)]]
+        and all(a.kwarg_only and a.has_default_value() and a.default_value is None for a in extra)
     )
 
 

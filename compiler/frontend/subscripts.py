@@ -67,7 +67,9 @@ class Subscripts(TorchFunctionMode):
             )
         subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
         if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
-            raise UnsupportedError("a subscript is a number from data", hint="index with the tensor, not with its item()")
+            raise UnsupportedError(
+                "a subscript is a number from data", hint="index with the tensor, not with its item()"
+            )
         if func == torch.Tensor.__getitem__ and self._recording():
             key = _key(args[1])
             if _by_number(args[0], key):

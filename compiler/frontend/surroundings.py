@@ -49,7 +49,9 @@ class Attributes:
             for key in (*before, *(key for key in module.__dict__ if key not in before)):
                 value = module.__dict__.get(key)
                 old = before.get(key)
-                if key in before and (value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)):
+                if key in before and (
+                    value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)
+                ):
                     continue
                 raise _refusal(_name(path, key), old, value)
             for held, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
@@ -63,7 +65,8 @@ class Attributes:
                 if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
                     raise _created(name, type(value).__name__)
                 raise UnsupportedError(
-                    f"the call changes the {type(value).__name__} {name}", hint="a compiled program changes tensors only"
+                    f"the call changes the {type(value).__name__} {name}",
+                    hint="a compiled program changes tensors only",
                 )
 
     def restore(self) -> None:
@@ -95,7 +98,8 @@ def _refusal(name: str, old: object, value: object) -> UnsupportedError:
 
 def _created(name: str, kind: str) -> UnsupportedError:
     return UnsupportedError(
-        f"the {kind} {name}: the call creates state", hint="run it once eagerly before compiling, or create it beforehand"
+        f"the {kind} {name}: the call creates state",
+        hint="run it once eagerly before compiling, or create it beforehand",
     )
 
 
@@ -145,7 +149,9 @@ def links(program: Any, held: Sequence[torch.Tensor]) -> tuple[Link, ...]:
             if isinstance(item, (*_SCALARS, ModuleType, type, BuiltinFunctionType, torch.dtype)):
                 continue
             prefix = way[-1].name if way else ""
-            step = () if holder is None else (Link(f"{prefix}{name}" if prefix else name.lstrip("."), holder, key, item),)
+            step = (
+                () if holder is None else (Link(f"{prefix}{name}" if prefix else name.lstrip("."), holder, key, item),)
+            )
             pending.append((item, way + step))
     return tuple(found.values())
 

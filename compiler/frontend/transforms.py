@@ -68,7 +68,9 @@ def stretch(node: fx.Node) -> Stretch | None:
             break
         last = last.next
         if last.op == "output":
-            raise UnsupportedError("a transform of torch.func is entered and not left", hint="export the whole transform")
+            raise UnsupportedError(
+                "a transform of torch.func is entered and not left", hint="export the whole transform"
+            )
     inside = set(nodes)
     used = dict.fromkeys(n for inner in nodes for n in inner.all_input_nodes if n not in inside)
     return Stretch(tuple(nodes), tuple(used), tuple(n for n in nodes if not inside.issuperset(n.users)))

@@ -122,7 +122,9 @@ def _declare(imported: Imported, overwrites: Mapping[OpOverload, Sequence[str]])
     for form, names in declared.values():
         unknown = [name for name in names if name not in form.by_name or not form.by_name[name].writes]
         if unknown:
-            raise CompileError(f"{form.name} does not write {unknown[0]!r}", hint="name parameters that its schema marks as written")
+            raise CompileError(
+                f"{form.name} does not write {unknown[0]!r}", hint="name parameters that its schema marks as written"
+            )
     for op in imported.node_of if declared else ():
         if isinstance(op, HandleCall) and op.target.data in declared:
             form, names = declared[op.target.data]
@@ -209,11 +211,15 @@ def _is_what_it_says(node: fx.Node, imported: Imported) -> bool:
             return len(ops) == 1 and ops[0].target.data.split(".")[:2] == name.split("::")
     elif not isinstance(target, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
         return False
-    return all(op.target.data.startswith("aten.") for op in ops) and (len(ops) == 1 or not any(op.target.data in COPIES for op in ops))
+    return all(op.target.data.startswith("aten.") for op in ops) and (
+        len(ops) == 1 or not any(op.target.data in COPIES for op in ops)
+    )
 
 
 def _root(value: Any) -> Any:
-    roots = [h.root for h in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(h, Handle)]
+    roots = [
+        h.root for h in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(h, Handle)
+    ]
     return roots[0] if roots else None
 
 

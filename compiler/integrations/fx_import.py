@@ -88,13 +88,20 @@ def _takes_any_layout(op: HandleCall, node: fx.Node) -> bool:
     called: Any = node.target
     if isinstance(called, OpOverloadPacket):
         called = getattr(called, op.target.data.rsplit(".", 1)[-1], None)
-    return isinstance(called, OpOverload) and overload_name(called) == op.target.data and torch.Tag.flexible_layout in called.tags
+    return (
+        isinstance(called, OpOverload)
+        and overload_name(called) == op.target.data
+        and torch.Tag.flexible_layout in called.tags
+    )
 
 
 def parameter_operands(op: HandleCall, form: Facts) -> dict[str, int]:
     """Operand number of each parameter that is a single tensor of this call."""
     positional = [p.name for p in form.parameters if not p.keyword_only]
-    named = [*zip(positional, op.arguments.data, strict=False), *(op.keywords.data.items() if op.keywords is not None else ())]
+    named = [
+        *zip(positional, op.arguments.data, strict=False),
+        *(op.keywords.data.items() if op.keywords is not None else ()),
+    ]
     return {name: value.data for name, value in named if isinstance(value, Operand)}
 
 
@@ -111,7 +118,9 @@ def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] |
             inputs.append(Input(node.name, "input", value, real=True))
         else:
             inputs.append(Input(node.name, "input", None, constant=value))
-    leaves = tuple(Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs))
+    leaves = tuple(
+        Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs)
+    )
     output = next(node for node in graph.nodes if node.op == "output")
     found = pytree.tree_leaves(_plain(output.args[0]))
     out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
@@ -128,7 +137,9 @@ def metadata(node: fx.Node) -> Any:
     for key in METADATA:
         if key in node.meta:
             return node.meta[key]
-    raise CompileError(f"node {node.name} has no metadata", node=node.name, hint="give example inputs, or run fake propagation")
+    raise CompileError(
+        f"node {node.name} has no metadata", node=node.name, hint="give example inputs, or run fake propagation"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -215,8 +226,10 @@ class _HostImporter(Importer):
                 forms.append(handles[alias.operand].form)
                 sources.append(handles[alias.operand].root)
             else:
-                form = self.forms.of(tensor, 0) if alias.kind == "fresh" else self.forms.get(
-                    tensor.dtype, tuple(tensor.shape), tensor.stride(), 0, ""
+                form = (
+                    self.forms.of(tensor, 0)
+                    if alias.kind == "fresh"
+                    else self.forms.get(tensor.dtype, tuple(tensor.shape), tensor.stride(), 0, "")
                 )
                 forms.append(form)
                 sources.append(Root(1 << 62))
@@ -235,9 +248,7 @@ class _HostImporter(Importer):
         self.ops.append(op)
         for handle in handles:
             handle.root.written = True
-        made = iter(
-            Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True)
-        )
+        made = iter(Handle(result, form, root) for result, form, root in zip(op.results, forms, sources, strict=True))
         return pytree.tree_unflatten([next(made) if isinstance(t, torch.Tensor) else t for t in tensors], tree)
 
 
@@ -270,9 +281,9 @@ def _declared(
         written = {int(result): kwargs["args"][int(position)] for position, result in table.items()}
         owner = {result: number[id(h)] for result, h in written.items() if _is_handle(h)}
         if len(owner) == len(written):
-            return effects(every, sorted(set(owner.values()))), lambda i: (
-                ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
-            )
+            return effects(
+                every, sorted(set(owner.values()))
+            ), lambda i: ResultAlias("same", owner[i]) if i in owner else ResultAlias("fresh")
     if name in ("auto_functionalized", "auto_functionalized_v2") and args and isinstance(args[0], OpOverload):
         return _functionalized(args[0], kwargs, numbers, len(handles))
     if name == "triton_kernel_wrapper_mutation" and isinstance(kwargs.get("kwargs"), dict):
@@ -301,7 +312,9 @@ def _functionalized(
         operand = numbers(written[position - first : position - first + 1])
         return ResultAlias("may", operand[0]) if len(operand) == 1 else ResultAlias("may")
 
-    lists = any(isinstance(value, (list, tuple)) for value in written) or any(str(r.type) != "Tensor" for r in op._schema.returns)
+    lists = any(isinstance(value, (list, tuple)) for value in written) or any(
+        str(r.type) != "Tensor" for r in op._schema.returns
+    )
     return effects(range(count), numbers(written)), (lambda i: ResultAlias("may")) if lists else alias
 
 

@@ -189,16 +189,19 @@ def user_writes_to_node(user: fx.Node, node: fx.Node) -> bool:
     target = user.target
     if isinstance(target, OpOverload):
         formal = target._schema.arguments
-        actual = [*zip(formal, user.args, strict=False), *((a, user.kwargs[a.name]) for a in formal if a.name in user.kwargs)]
-        return any(
-            a.alias_info is not None and a.alias_info.is_write and _holds(value, node) for a, value in actual
-        )
+        actual = [
+            *zip(formal, user.args, strict=False),
+            *((a, user.kwargs[a.name]) for a in formal if a.name in user.kwargs),
+        ]
+        return any(a.alias_info is not None and a.alias_info.is_write and _holds(value, node) for a, value in actual)
     if isinstance(target, HigherOrderOperator):
         if target.name() == "triton_kernel_wrapper_functional":
             return False
         if target.name() == "auto_functionalized" and user.args and isinstance(user.args[0], OpOverload):
             # In place again before it runs.
-            written = {a.name for a in user.args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+            written = {
+                a.name for a in user.args[0]._schema.arguments if a.alias_info is not None and a.alias_info.is_write
+            }
             return any(_holds(value, node) for name, value in user.kwargs.items() if name in written)
         table = user.kwargs.get("operand_output_aliases")
         if isinstance(table, dict) and isinstance(user.kwargs.get("args"), (list, tuple)):

@@ -81,12 +81,16 @@ class InterchangeableOp:
             raise CompileError(f"{other.name} returns a view of an argument that it does not write")
         gives = given(provider)
         if len(gives) != len(self.facts.returns):
-            raise CompileError(f"{other.name} gives {len(gives)} results, {self.facts.name} has {len(self.facts.returns)}")
+            raise CompileError(
+                f"{other.name} gives {len(gives)} results, {self.facts.name} has {len(self.facts.returns)}"
+            )
         for what in gives:
             if isinstance(what, str) and (what not in other.by_name or not other.by_name[what].writes):
                 raise CompileError(f"{other.name} does not write {what!r}, so it can give no result there")
             if isinstance(what, int) and (what >= len(other.returns) or other.returns[what]):
-                raise CompileError(f"{other.name} has no result {what} of its own", hint="name the parameter that it is")
+                raise CompileError(
+                    f"{other.name} has no result {what} of its own", hint="name the parameter that it is"
+                )
 
     @property
     def facts(self) -> Facts:
@@ -139,20 +143,23 @@ class ChooseLater(RewritePattern):
         if consumes:
             properties["maybe_inplace"] = UnitAttr()
         kinds = [o.type for o in op.outs]
-        return ImplementedCallOp.create(operands=op.args, result_types=kinds, properties=properties, location=op.location)
+        return ImplementedCallOp.create(
+            operands=op.args, result_types=kinds, properties=properties, location=op.location
+        )
 
 
 def _implementation(provider: Provider, operands: dict[str, int], count: int) -> Implementation:
     form = facts(provider.op)
     writes = [operands[p.name] for p in form.parameters if p.writes and p.name in operands]
     owner = {name: operands[p.name] for p in form.parameters if p.name in operands for name in p.alias}
-    aliases = [next((ResultAlias("same", owner[n]) for n in sets if n in owner), ResultAlias("fresh")) for sets in form.returns]
+    aliases = [
+        next((ResultAlias("same", owner[n]) for n in sets if n in owner), ResultAlias("fresh")) for sets in form.returns
+    ]
     gives = tuple(
-        ValueOutput("result", what) if isinstance(what, int) else ValueOutput("write", operands[what]) for what in given(provider)
+        ValueOutput("result", what) if isinstance(what, int) else ValueOutput("write", operands[what])
+        for what in given(provider)
     )
-    data = ImplementationData(
-        provider.name, form.name, effects(range(count), writes), Results(tuple(aliases)), gives
-    )
+    data = ImplementationData(provider.name, form.name, effects(range(count), writes), Results(tuple(aliases)), gives)
     return Implementation(data)
 
 

@@ -96,7 +96,12 @@ def lower(
 
 
 def _emit(
-    graph: fx.Graph, node: fx.Node, call: ImplementedCallOp, provider: Provider, chosen: ImplementationData, copies: dict[int, Copy]
+    graph: fx.Graph,
+    node: fx.Node,
+    call: ImplementedCallOp,
+    provider: Provider,
+    chosen: ImplementationData,
+    copies: dict[int, Copy],
 ) -> list[fx.Node]:
     """Emit the copies and the provider's call; the nodes that the results of the native form become."""
     handles = [n for _, value in bind(facts(provider.op), node.args, node.kwargs) for n in _nodes(value)]
@@ -146,7 +151,9 @@ def _describe_call(
         known = node.meta[key] if isinstance(node.meta[key], (tuple, list)) else (node.meta[key],)
         given = {output.index: known[i] for i, output in enumerate(chosen.gives) if output.kind == "result"}
         results = [
-            clones.get(alias.operand, handles[max(alias.operand, 0)]).meta.get(key) if alias.kind == "same" else given[number]
+            clones.get(alias.operand, handles[max(alias.operand, 0)]).meta.get(key)
+            if alias.kind == "same"
+            else given[number]
             for number, alias in enumerate(chosen.results.data)
         ]
         made.meta[key] = None if not results else results[0] if len(results) == 1 else tuple(results)

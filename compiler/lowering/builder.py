@@ -190,7 +190,11 @@ class Builder:
         return list(op.results)
 
     def region(
-        self, op: ir.OpView, types: Sequence[ir.Type], body: Callable[..., ir.Value | Sequence[ir.Value]], index: int = 0
+        self,
+        op: ir.OpView,
+        types: Sequence[ir.Type],
+        body: Callable[..., ir.Value | Sequence[ir.Value]],
+        index: int = 0,
     ) -> None:
         """Give region `index` of `op` one block over `types` that ends in `stablehlo.return body(...)`."""
         block = op.regions[index].blocks.append(*types)

@@ -34,7 +34,8 @@ def register_custom_call(
         first = len(call.types) - len(call.writes)
         single = len(call.types) == 1
         aliases = [
-            hlo.OutputOperandAlias.get([] if single else [first + n], operand, []) for n, operand in enumerate(call.writes)
+            hlo.OutputOperandAlias.get([] if single else [first + n], operand, [])
+            for n, operand in enumerate(call.writes)
         ]
         made = hlo.CustomCallOp(
             [b.tensor(*kind) for kind in call.types],
@@ -66,7 +67,9 @@ def overload_names(op: Any) -> list[str]:
         return [name for overload in op.overloads() for name in overload_names(getattr(op, overload))]
     if isinstance(op, OpOverload):
         return [f"{op.namespace}.{op._schema.name.split('::')[1]}.{op._overloadname}"]
-    raise CompileError(f"{op!r} is no operator", hint="give torch.ops.namespace.name, one of its overloads, or 'namespace::name'")
+    raise CompileError(
+        f"{op!r} is no operator", hint="give torch.ops.namespace.name, one of its overloads, or 'namespace::name'"
+    )
 
 
 def _leaves(values: Any) -> list[Any]:

@@ -86,7 +86,6 @@ def digamma(b: Builder, x: ir.Value) -> ir.Value:
     return hlo.select(b.compare("EQ", x, like(b, 0, x)), pole, chlo.digamma(x))
 
 
-
 register_pointwise(lambda b, x, y: chlo.next_after(x, y), "aten.nextafter.default", exact=True)
 
 for _name, _operation in {"floor": hlo.floor, "ceil": hlo.ceil, "round": hlo.round_nearest_even}.items():

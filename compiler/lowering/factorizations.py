@@ -26,9 +26,7 @@ def batched(b: Builder, x: ir.Value, trailing: int = 2) -> ir.Value:
     return b.reshape(x, (math.prod(shape[:lead]), *shape[lead:]))
 
 
-def loop(
-    b: Builder, steps: int, state: Sequence[ir.Value], body: Callable[..., Sequence[ir.Value]]
-) -> list[ir.Value]:
+def loop(b: Builder, steps: int, state: Sequence[ir.Value], body: Callable[..., Sequence[ir.Value]]) -> list[ir.Value]:
     """`state = body(k, *state)` for k in 0..steps-1; the body is emitted once."""
     counter = b.splat(0, "i32")
     types = [counter.type, *(v.type for v in state)]
@@ -87,7 +85,14 @@ def cholesky(b: Builder, call: Call) -> list[ir.Value]:
 
 
 def solve_triangular(
-    b: Builder, matrix: ir.Value, right: ir.Value, *, upper: bool, left: bool, unit: bool, transpose: str = "NO_TRANSPOSE"
+    b: Builder,
+    matrix: ir.Value,
+    right: ir.Value,
+    *,
+    upper: bool,
+    left: bool,
+    unit: bool,
+    transpose: str = "NO_TRANSPOSE",
 ) -> ir.Value:
     """X with `matrix X = right` (or `X matrix = right`); batches broadcast."""
     leads = [b.shape(v)[:-2] for v in (matrix, right)]

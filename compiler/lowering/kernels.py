@@ -39,7 +39,9 @@ def kernel(b: Builder, call: Call) -> Sequence[ir.Value]:
         output_operand_aliases=ir.ArrayAttr.get(aliases),
     )
     collectives = "1" if "has_collectives" in call.kwargs else "0"
-    op.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({"has_collectives": ir.StringAttr.get(collectives)})
+    op.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
+        {"has_collectives": ir.StringAttr.get(collectives)}
+    )
     return list(op.results)
 
 

@@ -304,7 +304,10 @@ class _Function:
     def _decode(self, attribute: Attribute) -> Any:
         found = self._arguments.get(id(attribute))
         if found is None:
-            found = self._arguments[id(attribute)] = (attribute, decode(attribute))  # alive, so that its id stays its own
+            found = self._arguments[id(attribute)] = (
+                attribute,
+                decode(attribute),
+            )  # alive, so that its id stays its own
         return found[1]
 
     def _location(self, op: Operation) -> ir.Location:

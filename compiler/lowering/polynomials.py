@@ -61,7 +61,9 @@ def _register(name: str, first: tuple[float, float], step: Step, shifted: bool =
         types = [v.type for v in held]
         b.region(op, types, lambda k, last, *_: b.compare("LE", k, last), 0)
 
-        def body(k: ir.Value, last: ir.Value, x: ir.Value, degree: ir.Value, before: ir.Value, now: ir.Value, found: ir.Value):  # noqa: ANN202
+        def body(
+            k: ir.Value, last: ir.Value, x: ir.Value, degree: ir.Value, before: ir.Value, now: ir.Value, found: ir.Value
+        ) -> list[ir.Value]:
             found = hlo.select(b.compare("EQ", degree, b.broadcast(k, shape)), now, found)
             number = b.broadcast(b.convert(k, b.element(x)), shape)
             after = step(b, x, number, before, now)

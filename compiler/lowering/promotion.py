@@ -114,9 +114,7 @@ def computed(
         common = promote(common, element)
     if not exact and wide(common) != common:
         scalar = [not isinstance(a, ir.Value) or not b.shape(a) for a in arguments]
-        arguments = [
-            a if scalar[i] and i in unrounded else rounded(b, a, common) for i, a in enumerate(arguments)
-        ]
+        arguments = [a if scalar[i] and i in unrounded else rounded(b, a, common) for i, a in enumerate(arguments)]
     return operands(b, arguments, common if exact else wide(common), shape)
 
 

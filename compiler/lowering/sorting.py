@@ -231,7 +231,9 @@ def search_sorted(b: Builder, call: Call) -> ir.Value:
         sorter = call.kwargs.get("sorter")
         if sorter is not None:
             kind_ = (b.element(edges), b.shape(edges))
-            edges = cast(ir.Value, gather(b, Call("aten.gather.default", (edges, len(kind_[1]) - 1, sorter), {}, (kind_,))))
+            edges = cast(
+                ir.Value, gather(b, Call("aten.gather.default", (edges, len(kind_[1]) - 1, sorter), {}, (kind_,)))
+            )
         right = call.kwargs.get("right", False) or call.kwargs.get("side") == "right"
         ranks = len(b.shape(values)) - len(b.shape(edges)) + 1
         edges = b.reshape(edges, b.shape(edges)[:-1] + (1,) * ranks + b.shape(edges)[-1:])

@@ -117,7 +117,9 @@ def _gamma_parts(b: Builder, a: ir.Value, x: ir.Value) -> tuple[ir.Value, ir.Val
     def fraction_busy(i: ir.Value, at: ir.Value, c: ir.Value, d: ir.Value, h: ir.Value, change: ir.Value) -> ir.Value:
         return hlo.and_(hlo.not_(low), b.compare("GT", hlo.abs(hlo.subtract(change, one)), tiny))
 
-    def fraction_body(i: ir.Value, at: ir.Value, c: ir.Value, d: ir.Value, h: ir.Value, change: ir.Value) -> list[ir.Value]:
+    def fraction_body(
+        i: ir.Value, at: ir.Value, c: ir.Value, d: ir.Value, h: ir.Value, change: ir.Value
+    ) -> list[ir.Value]:
         i = hlo.add(i, one)
         numerator = hlo.multiply(i, hlo.subtract(a, i))
         at = hlo.add(at, like(b, 2, a))
@@ -133,7 +135,9 @@ def _gamma_parts(b: Builder, a: ir.Value, x: ir.Value) -> tuple[ir.Value, ir.Val
     return hlo.select(low, series, hlo.subtract(one, fraction)), hlo.select(low, hlo.subtract(one, series), fraction)
 
 
-@lowering("aten.igamma.default", "aten.special_gammainc.default", "aten.igammac.default", "aten.special_gammaincc.default")
+@lowering(
+    "aten.igamma.default", "aten.special_gammainc.default", "aten.igammac.default", "aten.special_gammaincc.default"
+)
 def incomplete_gamma(b: Builder, call: Call) -> ir.Value:
     a, x = (b.convert(v, "f64") for v in computed(b, call, call.args))
     upper = call.target in ("aten.igammac.default", "aten.special_gammaincc.default")

@@ -257,7 +257,8 @@ def _best_box(shape: tuple[int, ...], window: Geometry) -> Box | None:
 
 
 _MATERIALIZED = frozenset(
-    f"stablehlo.{name}" for name in ("dot_general", "convolution", "sort", "scatter", "while", "case", "constant", "iota")
+    f"stablehlo.{name}"
+    for name in ("dot_general", "convolution", "sort", "scatter", "while", "case", "constant", "iota")
 )
 """Operations that XLA does not fuse into an update: their result is a buffer of its own."""
 
@@ -303,7 +304,10 @@ def _reshaped(value: ir.Value) -> bool:
 
 def _unshaped(value: ir.Value) -> ir.Value:
     """The value behind reshapes and bitcasts."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in ("stablehlo.reshape", "stablehlo.bitcast_convert"):
+    while not isinstance(value.owner, ir.Block) and value.owner.name in (
+        "stablehlo.reshape",
+        "stablehlo.bitcast_convert",
+    ):
         value = value.owner.operands[0]
     return value
 

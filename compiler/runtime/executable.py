@@ -139,7 +139,9 @@ class Executable:
         A second name of a tensor that has one in the program, as tied parameters have, is welcome.
         """
         if not isinstance(state, (Mapping, torch.nn.Module)):
-            raise CompileError(f"bind: a {type(state).__name__} is no state", hint="give a module or a dict of tensors by name")
+            raise CompileError(
+                f"bind: a {type(state).__name__} is no state", hint="give a module or a dict of tensors by name"
+            )
         if isinstance(state, torch.nn.Module):
             state = {
                 **dict(state.named_buffers(remove_duplicate=False)),

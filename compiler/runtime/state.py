@@ -76,7 +76,9 @@ class ModuleState:
             for name in others
         )
         self._values = tuple(
-            (path, order[path], tuple(values), tuple(values.values())) for path, values in assumed.values.items() if values
+            (path, order[path], tuple(values), tuple(values.values()))
+            for path, values in assumed.values.items()
+            if values
         )
 
     def tensors(self, guarded: bool = True) -> list[torch.Tensor]:

@@ -178,6 +178,8 @@ def _combiner(i: Instruction, module: HloModule) -> Iterator[Violation]:
             continue
         element = next((a.element for a in i.shape.arrays()), "")
         if i.opcode == "scatter" and root.opcode != "parameter" and element[:1] in "sup":
-            yield Violation(f"scatter {i.name}", f"a scatter that combines {element} is computed in f32, which loses bits", i.source)
+            yield Violation(
+                f"scatter {i.name}", f"a scatter that combines {element} is computed in f32, which loses bits", i.source
+            )
         if root.opcode not in ("parameter", "add", "multiply", "maximum", "minimum", "and", "or"):
             yield Violation(f"{i.opcode} {i.name}", f"its elements are combined by {root.opcode}", i.source)

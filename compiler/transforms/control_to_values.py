@@ -93,7 +93,9 @@ class CondBecomesValueCond(RewritePattern):
         predicate = state.read(op.predicate, emitter)
         touched = _touched(op, state, emitter)
         types = [*map(type_of_value, op.outs), *(v.type for v in touched.values[: len(touched.written)])]
-        regions = [_region_of_values(op, block, 0, touched, state, True, self.sweep) for block, *_ in list(arguments_of(op))]
+        regions = [
+            _region_of_values(op, block, 0, touched, state, True, self.sweep) for block, *_ in list(arguments_of(op))
+        ]
         count = len(touched.written)
         properties: dict[str, Attribute] = {"updates": integer(count)} if count else {}
         operands = [predicate, *touched.values]

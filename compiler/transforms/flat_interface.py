@@ -31,7 +31,9 @@ class FlatInterface(NamedTuple):
 
 
 def flatten_interface(
-    function: FuncOp, aliases: Mapping[int, int] | None = None, constants: Mapping[int, DenseIntOrFPElementsAttr] | None = None
+    function: FuncOp,
+    aliases: Mapping[int, int] | None = None,
+    constants: Mapping[int, DenseIntOrFPElementsAttr] | None = None,
 ) -> FlatInterface:
     """Rewrite one purified function.
 
@@ -126,14 +128,18 @@ class _Flattener:
             )
         return owners[0]
 
-    def _state(self, number: int, emitter: Emitter, dims: tuple[int, ...] | None = None, element: str = "") -> MemoryState:
+    def _state(
+        self, number: int, emitter: Emitter, dims: tuple[int, ...] | None = None, element: str = ""
+    ) -> MemoryState:
         """The memory of an argument; at first what the caller gives."""
         if number not in self.states:
             binding, value = self.bindings[number], self.given[number]
             window = binding.geometry
             shape = dims if dims is not None else memory_order(window) or (_reach(window),)
             if binding.lazy:
-                raise UnsupportedError(f"{binding.name} has lazy bits", hint="call resolve_conj() or resolve_neg() outside")
+                raise UnsupportedError(
+                    f"{binding.name} has lazy bits", hint="call resolve_conj() or resolve_neg() outside"
+                )
             if shape != window.sizes or window.strides != row_major(window.sizes) or window.offset:
                 dense = memory_order(window) == shape and not window.offset
                 base = None if dense else emitter.empty(binding.element, shape)
@@ -168,7 +174,9 @@ class _Flattener:
             owners.add(argument)
             have, want = outputs[result].type, self.given[argument].type
             if have != want:
-                raise CompileError(f"result {result} is {have}, the input {self.bindings[argument].name} it aliases {want}")
+                raise CompileError(
+                    f"result {result} is {have}, the input {self.bindings[argument].name} it aliases {want}"
+                )
         for number, binding in enumerate(self.bindings):
             if binding.written and number not in owners:
                 raise UnsupportedError(
@@ -205,7 +213,9 @@ class _Flattener:
         function.attributes["alias.table"] = Table(
             tuple(AliasEntry(result, numbers[argument]) for result, argument in sorted(self.aliases.items()))
         )
-        function.properties["function_type"] = FunctionType.from_lists([a.type for a in block.args], [v.type for v in outputs])
+        function.properties["function_type"] = FunctionType.from_lists(
+            [a.type for a in block.args], [v.type for v in outputs]
+        )
         return FlatInterface(tuple(numbers), tuple(range(len(outputs))))
 
 

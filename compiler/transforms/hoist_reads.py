@@ -96,7 +96,11 @@ def _with_views(reader: HandleCall, between: list[Operation], analysis: AliasAna
     reads = [analysis.locations[reader.args[i]] for i in reader.effects.reads() or ()]
     for op in reversed(between):
         if not needed.isdisjoint(op.results):
-            if not isinstance(op, HandleCall) or op.effects.data != () or any(a.kind != "view" for a in op.aliases.data):
+            if (
+                not isinstance(op, HandleCall)
+                or op.effects.data != ()
+                or any(a.kind != "view" for a in op.aliases.data)
+            ):
                 return None
             group.append(op)
             needed.update(op.operands)

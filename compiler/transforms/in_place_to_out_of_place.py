@@ -107,7 +107,9 @@ class CallBecomesValueCall(RewritePattern):
             elif op.aliases.data[output.index].kind == "fresh":
                 self.state.write(op.outs[output.index], value, emitter)
 
-    def _call_on_copies(self, op: HandleCall, operands: list[SSAValue], writes: tuple[int, ...], emitter: Emitter) -> None:
+    def _call_on_copies(
+        self, op: HandleCall, operands: list[SSAValue], writes: tuple[int, ...], emitter: Emitter
+    ) -> None:
         """An op without a twin: its own results, then the new values of what it writes."""
         properties = op.value_properties()
         properties["writes"] = Effects(tuple(a for a in op.effects.data or () if a.kind == "write"))
@@ -129,7 +131,9 @@ class CallBecomesValueCall(RewritePattern):
     def _fill_overlapping(self, op: HandleCall, emitter: Emitter) -> None:
         target, mask, *rest = op.operands
         value = self.state.read(rest[0], emitter) if rest else op.arguments.data[2]
-        fill_overlapping(self.state.state(target), self.state.key(target), self.state.read(mask, emitter), value, emitter)
+        fill_overlapping(
+            self.state.state(target), self.state.key(target), self.state.read(mask, emitter), value, emitter
+        )
 
     def _bind_results(self, op: HandleCall, values: list[SSAValue], emitter: Emitter) -> None:
         for alias, handle, value in zip(op.aliases.data, op.results, values, strict=True):
@@ -221,9 +225,7 @@ class ReturnGivesResults(RewritePattern):
                 if id(place.memory) not in number_of:
                     number_of[id(place.memory)] = len(results)
                     results.append(state.state(handle).final(emitter))
-                state.plan.append(
-                    OutputSource("result", number_of[id(place.memory)], key.element, window, key.lazy)
-                )
+                state.plan.append(OutputSource("result", number_of[id(place.memory)], key.element, window, key.lazy))
             first.setdefault(place.origin, number)
         for memory in state.memories.parameters:
             if memory.written and 0 not in memory.dims:
@@ -337,7 +339,9 @@ def _bindings(function: FuncOp, state: FunctionState, numbers: dict[int, int]) -
     return tuple(bindings)
 
 
-def _without(op: HandleCall, operands: list[SSAValue], drop: tuple[str, ...]) -> tuple[list[SSAValue], dict[str, Attribute]]:
+def _without(
+    op: HandleCall, operands: list[SSAValue], drop: tuple[str, ...]
+) -> tuple[list[SSAValue], dict[str, Attribute]]:
     """Operands and properties of a call without some of its keyword arguments."""
     properties = op.value_properties()
     if not drop or op.keywords is None:

@@ -67,7 +67,10 @@ class ChooseImplementation(RewritePattern):
         if op.maybe_inplace is not None:
             location, node = source_of(op)
             raise CompileError(
-                f"{site(op)} may consume its activations", location=location, node=node, hint="run donate-activations first"
+                f"{site(op)} may consume its activations",
+                location=location,
+                node=node,
+                hint="run donate-activations first",
             )
         selected = select(op, self.priority)
         if selected is not None:
@@ -126,7 +129,9 @@ def _copy(source: MemRefType, wanted: Attribute | None) -> Copy | None:
     sizes, strides, _ = shape.window
     if shape.lazy:
         return None  # a copy would resolve the bit or not, as the operator pleases
-    dense = strides == row_major(sizes) or (shape.window.static and memory_order(Geometry(sizes, strides, 0)) is not None)
+    dense = strides == row_major(sizes) or (
+        shape.window.static and memory_order(Geometry(sizes, strides, 0)) is not None
+    )
     options = [Copy(handle_type(shape.element, sizes, row_major(sizes)), True)]
     if dense and 0 not in sizes:
         options.insert(0, Copy(handle_type(shape.element, sizes, strides), False))
@@ -146,7 +151,12 @@ def _clone(op: ImplementedCallOp, source: SSAValue, copy: Copy) -> HandleCall:
 
 
 def _call(
-    op: ImplementedCallOp, target: str, operands: Sequence[SSAValue], kinds: Sequence[Attribute], access: Attribute, aliases: Attribute
+    op: ImplementedCallOp,
+    target: str,
+    operands: Sequence[SSAValue],
+    kinds: Sequence[Attribute],
+    access: Attribute,
+    aliases: Attribute,
 ) -> HandleCall:
     properties: dict[str, Attribute] = {
         "target": StringAttr(target), "arguments": op.arguments, "effects": access, "aliases": aliases,

@@ -150,7 +150,9 @@ class MemoryState:
         stored = resolve(value, key.lazy, emitter)
         if covers and (self.value is None or same_width(element_of(self.value), key.element)):
             dims, base = self._dims(), None
-            stored = emitter.reinterpret(stored, element_of(self.value) if self.value is not None else self.memory.element)
+            stored = emitter.reinterpret(
+                stored, element_of(self.value) if self.value is not None else self.memory.element
+            )
         else:
             base = self._as(key.element, emitter)
             stored = emitter.reinterpret(stored, element_of(base))

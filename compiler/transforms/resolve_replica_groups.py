@@ -120,7 +120,9 @@ def _refuse_other_world(op: Operation, name: str, known: Mapping[str, Partition]
         )  # fmt: skip
 
 
-def _make_permutation(op: AllToAll, name: str, groups: Partition, given: Sequence[Sequence[int]], rank: int | None) -> None:
+def _make_permutation(
+    op: AllToAll, name: str, groups: Partition, given: Sequence[Sequence[int]], rank: int | None
+) -> None:
     """An exchange in which this rank sends to one rank and hears from one becomes a permutation of all."""
     (to, sources), size = (_busy(op.sent.data), _busy(op.received.data)), len(groups[0])
     if size < 2 or len(to) != 1 or len(sources) != 1:

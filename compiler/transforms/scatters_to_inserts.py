@@ -66,7 +66,9 @@ def _rewrite(op: ValueCallOp, parts: dict[SSAValue, _Part]) -> None:
     op.erase()
 
 
-def _slice(sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, arguments: tuple[Attribute, ...]) -> Geometry | None:
+def _slice(
+    sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, arguments: tuple[Attribute, ...]
+) -> Geometry | None:
     """The window that a slice of a window is; None where the arguments are not known."""
     plain: list[int | None] = []
     for argument in arguments[2:]:

@@ -259,4 +259,11 @@ def _argument(value: Attribute, operands: Sequence[SSAValue], spec: Callable[[SS
             return element_name(value)
 
 
-__all__ = ["Configurations", "EXTRA", "KernelCompiler", "TensorSpec", "WriteNkiBackendConfig", "write_nki_backend_config"]
+__all__ = [
+    "Configurations",
+    "EXTRA",
+    "KernelCompiler",
+    "TensorSpec",
+    "WriteNkiBackendConfig",
+    "write_nki_backend_config",
+]

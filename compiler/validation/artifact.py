@@ -82,9 +82,13 @@ class _Check:
     def signature(self, interface: Interface) -> None:
         for key, have in (("parameters", interface.parameters), ("results", interface.results)):
             told = [(t["element"], tuple(t["shape"])) for t in self.index[key]]
-            self.require(told == [tuple(h) for h in have], f"{key} are {told} in the index, {list(map(str, have))} in the HLO")
+            self.require(
+                told == [tuple(h) for h in have], f"{key} are {told} in the index, {list(map(str, have))} in the HLO"
+            )
         told = sorted((a["output"], a["parameter"]) for a in self.index["aliases"])
-        self.require(told == interface.aliases, f"the alias table is {told} in the index and {interface.aliases} in the HLO")
+        self.require(
+            told == interface.aliases, f"the alias table is {told} in the index and {interface.aliases} in the HLO"
+        )
         self.require(all(a["kind"] == "must-alias" for a in self.index["aliases"]), "an alias is no must-alias")
 
     def bindings(self, interface: Interface) -> None:
@@ -101,10 +105,15 @@ class _Check:
             bound.add(parameter)
             kind = interface.parameters[parameter]
             self.inside(entry, math.prod(kind.shape) * _BYTES[kind.element], f"argument {name!r}")
-            self.require(entry["written"] or not entry.get("around"), f"argument {name!r} is not written, yet memory around it is")
+            self.require(
+                entry["written"] or not entry.get("around"),
+                f"argument {name!r} is not written, yet memory around it is",
+            )
             if math.prod(entry["size"]):
                 said = "written" if entry["written"] else "not written"
-                self.require(entry["written"] == (parameter in aliased), f"argument {name!r} is {said}, against the alias table")
+                self.require(
+                    entry["written"] == (parameter in aliased), f"argument {name!r} is {said}, against the alias table"
+                )
         self.require(bound == set(range(len(interface.parameters))), "a parameter holds no argument")
 
     def outputs(self, interface: Interface) -> None:
@@ -138,7 +147,9 @@ class _Check:
         count = self.index["original_output_count"]
         self.require(count == len(leaves), f"original_output_count is {count}, the result has {len(leaves)} leaves")
         for leaf in leaves:
-            self.require(leaf is None or leaf in range(len(self.plan)), f"a leaf of the result is output {leaf} of the plan")
+            self.require(
+                leaf is None or leaf in range(len(self.plan)), f"a leaf of the result is output {leaf} of the plan"
+            )
         io_map = {int(k): v for k, v in self.index["io_map"].items()}
         for number, leaf in enumerate(leaves):
             if number in io_map:
@@ -148,10 +159,13 @@ class _Check:
                 while source["kind"] == "output":
                     source = self.plan[source["index"]]
                 self.require(
-                    source["kind"] in ("argument", "argument_view"), f"io_map says output {number} is an argument's memory"
+                    source["kind"] in ("argument", "argument_view"),
+                    f"io_map says output {number} is an argument's memory",
                 )
                 one, two = self.arguments[source["index"]], self.arguments[argument]
-                same = source["index"] == argument or (one["parameter"] is not None and one["parameter"] == two["parameter"])
+                same = source["index"] == argument or (
+                    one["parameter"] is not None and one["parameter"] == two["parameter"]
+                )
                 self.require(same, f"io_map and the plan disagree on output {number}")
 
     def inside(self, entry: dict[str, Any], size: int, which: str) -> None:

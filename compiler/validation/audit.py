@@ -80,7 +80,9 @@ class _Auditor:
             isinstance(operands[w], torch.Tensor) and operands[w].untyped_storage()._cdata == storage for w in written
         )
 
-    def result(self, op: HandleCall, number: int, alias: ResultAlias, result: torch.Tensor, operands: Sequence[Any]) -> None:
+    def result(
+        self, op: HandleCall, number: int, alias: ResultAlias, result: torch.Tensor, operands: Sequence[Any]
+    ) -> None:
         storage = result.untyped_storage()
         self.geometry(op, number, result)
         if not storage.nbytes():
@@ -108,7 +110,9 @@ class _Auditor:
             declared = geometry(kinds[1]).offset * result.itemsize - geometry(kinds[0]).offset * source.itemsize
             found = int(result.storage_offset()) * result.itemsize - int(source.storage_offset()) * source.itemsize
             if result.numel() and source.numel() and geometry(kinds[0]).static and declared != found:
-                raise _fault(op, f"result {number} starts {found} bytes after operand {alias.operand}, not {declared}", "")
+                raise _fault(
+                    op, f"result {number} starts {found} bytes after operand {alias.operand}, not {declared}", ""
+                )
 
     def geometry(self, op: HandleCall, number: int, result: torch.Tensor) -> None:
         """Sizes and the strides that are ever taken are those of the type."""

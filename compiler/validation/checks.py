@@ -61,7 +61,9 @@ class Validation(Checks):
 
     def seeded(self, module: ModuleOp, transform: Callable[[ModuleOp], int | None]) -> int | None:
         number = transform(module)
-        if number is not None:  # from here on the program has another argument, so it is compared with itself as it is now
+        if (
+            number is not None
+        ):  # from here on the program has another argument, so it is compared with itself as it is now
             for arguments in self.validator.rounds:
                 arguments[number] = torch.remainder(arguments[number][0], SEEDS)
             self.program = module.clone()

@@ -28,7 +28,9 @@ _PADDING = 64
 """Bytes behind every storage, so that a program which reads too far is found by its result and not by a crash."""
 
 
-def arguments_of(function: FuncOp, seed: int, examples: Sequence[torch.Tensor | None] = (), integers: int = 2) -> Arguments:
+def arguments_of(
+    function: FuncOp, seed: int, examples: Sequence[torch.Tensor | None] = (), integers: int = 2
+) -> Arguments:
     """Arguments for a function in either form.
 
     Args:

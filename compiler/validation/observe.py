@@ -177,7 +177,20 @@ def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     a, b = one.to(kind), two.to(kind)
     finite = torch.isfinite(a)
     scale = a.abs()[finite].max().item() if finite.any() else 0.0
-    return (a == b) | (torch.isnan(a) & torch.isnan(b)) | ((a - b).abs() <= rounding * a.abs() + rounding * 0.1 * max(scale, 1e-3))
+    return (
+        (a == b)
+        | (torch.isnan(a) & torch.isnan(b))
+        | ((a - b).abs() <= rounding * a.abs() + rounding * 0.1 * max(scale, 1e-3))
+    )
 
 
-__all__ = ["Difference", "Observation", "Sharing", "difference", "has_memory", "observe", "observed", "tensor_difference"]
+__all__ = [
+    "Difference",
+    "Observation",
+    "Sharing",
+    "difference",
+    "has_memory",
+    "observe",
+    "observed",
+    "tensor_difference",
+]

@@ -169,7 +169,9 @@ class _Edit:
         self.block = self.function.body.block
         self.ops = list(self.block.ops)
         attributes = self.function.arg_attrs
-        self.attributes = list(attributes.data) if attributes is not None else [DictionaryAttr({})] * len(self.block.args)
+        self.attributes = (
+            list(attributes.data) if attributes is not None else [DictionaryAttr({})] * len(self.block.args)
+        )
 
     def keep_outputs(self, numbers: Sequence[int]) -> None:
         last = self.block.last_op

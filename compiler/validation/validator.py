@@ -113,7 +113,9 @@ class Validator:
         from compiler.validation.xla import run_stablehlo
 
         def check(candidate: ModuleOp, arguments: Sequence[torch.Tensor]) -> Difference | None:
-            return difference(observe(candidate, arguments), observe(candidate, arguments, run=run_stablehlo(lower(candidate))))
+            return difference(
+                observe(candidate, arguments), observe(candidate, arguments, run=run_stablehlo(lower(candidate)))
+            )
 
         stablehlo = lower(module)
         run = run_stablehlo(stablehlo)
@@ -131,7 +133,10 @@ class Validator:
         try:
             interface = check_module(hlo)
             kinds = function.function_type
-            for side, have, want in (("parameter", interface.parameters, kinds.inputs), ("result", interface.results, kinds.outputs)):
+            for side, have, want in (
+                ("parameter", interface.parameters, kinds.inputs),
+                ("result", interface.results, kinds.outputs),
+            ):
                 told = [(element_name(t.element_type), tuple(t.get_shape())) for t in want.data]  # type: ignore[attr-defined]
                 if [tuple(h) for h in have] != told:
                     raise DecodeError(f"{side}s are {list(map(str, have))}, the function says {told}")
@@ -157,9 +162,7 @@ class Validator:
             if found := difference(before, after, given_up(program, arguments, before)):
                 raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
 
-    def _compare(
-        self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]
-    ) -> None:
+    def _compare(self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]) -> None:
         for arguments in self.rounds:
             expected = observe(before, arguments)
             found = difference(expected, after(arguments), given_up(before, arguments, expected))
@@ -204,7 +207,11 @@ def _named(failing: Failing) -> str:
     bindings = function.attributes.get("alias.bindings")
     if not name and bindings is not None:
         name = bindings.data[number].name  # type: ignore[attr-defined]
-    return failing.difference.text.replace(f"argument {number}", f"argument {name!r}", 1) if name else failing.difference.text
+    return (
+        failing.difference.text.replace(f"argument {number}", f"argument {name!r}", 1)
+        if name
+        else failing.difference.text
+    )
 
 
 def _culprit(failing: Failing) -> tuple[str, str]:

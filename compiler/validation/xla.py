@@ -41,8 +41,7 @@ def _run(build: Callable[[], Any]) -> Run:
         if not function.function_type.outputs.data:
             return []  # nothing to compute: a program of results that are arguments
         buffers = [
-            _jax.dlpack_managed_tensor_to_buffer(dlpack.to_dlpack(_dense(p)), device(), None, True)
-            for p in parameters
+            _jax.dlpack_managed_tensor_to_buffer(dlpack.to_dlpack(_dense(p)), device(), None, True) for p in parameters
         ]
         results: Tensors = []
         for (buffer,) in program().execute_sharded(buffers).disassemble_into_single_device_arrays():

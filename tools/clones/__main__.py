@@ -66,12 +66,16 @@ def _reason(force: BruteForce, donated: tuple[int, ...], report: CloneReport, wa
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="clones", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="clones", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("count", nargs="?", type=int, default=1000, help="number of graphs that PyTorch runs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first graph")
     parser.add_argument("--operations", type=int, default=12, help="most operations of a graph")
     parser.add_argument("--clones", type=int, default=5, help="most clones of a graph")
-    parser.add_argument("--wild", action="store_true", help="graphs of everything that can share memory; misses are allowed there")
+    parser.add_argument(
+        "--wild", action="store_true", help="graphs of everything that can share memory; misses are allowed there"
+    )
     options = parser.parse_args()
     make = wild_case if options.wild else random_case
     warnings.simplefilter("ignore")

@@ -52,7 +52,9 @@ class BruteForce:
         for calls in (1, 2):
             if (choice, calls) not in self._seen:
                 try:
-                    self._seen[choice, calls] = _observe(drop_clones(self._graph(), choice), self.case.inputs, calls=calls)
+                    self._seen[choice, calls] = _observe(
+                        drop_clones(self._graph(), choice), self.case.inputs, calls=calls
+                    )
                 except Exception:  # a view that no longer fits, memory that overlaps: not a choice
                     self._seen[choice, calls] = None
             seen = self._seen[choice, calls]

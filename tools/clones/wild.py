@@ -49,7 +49,9 @@ class WildMaker:
     def like(self, node: fx.Node) -> fx.Node:
         """Another node of the same shape and type."""
         mine = self.values[node]
-        return self.random.choice([n for n, t in self.values.items() if t.shape == mine.shape and t.dtype == mine.dtype])
+        return self.random.choice(
+            [n for n, t in self.values.items() if t.shape == mine.shape and t.dtype == mine.dtype]
+        )
 
     def scalar(self) -> float:
         self.number += 0.375
@@ -59,7 +61,11 @@ class WildMaker:
         """Add a call that runs; None where PyTorch refuses it."""
         given = map_arg((args, kwargs), lambda n: self.values[n])
         try:
-            value = getattr(given[0][0], target)(*given[0][1:], **given[1]) if isinstance(target, str) else target(*given[0], **given[1])
+            value = (
+                getattr(given[0][0], target)(*given[0][1:], **given[1])
+                if isinstance(target, str)
+                else target(*given[0], **given[1])
+            )
         except (RuntimeError, ValueError, IndexError, TypeError):
             return None
         node = self.hand.m(target, *args, **kwargs) if isinstance(target, str) else self.hand.f(target, *args, **kwargs)

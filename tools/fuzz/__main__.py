@@ -81,7 +81,9 @@ def main(argv: list[str] | None = None) -> int:
             (options.save / f"{options.mode}_{program.seed}.json").write_text(program.to_json() + "\n")
     for (kind, reason), found in sorted(reasons.items(), key=lambda r: (r[0][0], -len(r[1]))):
         seeds = ", ".join(str(item) for item, _ in found[:5] if isinstance(item, int))
-        console.print(f"{len(found):6}  {kind}: {reason}  [seeds {seeds}]", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            f"{len(found):6}  {kind}: {reason}  [seeds {seeds}]", markup=False, highlight=False, soft_wrap=True
+        )
     console.print(f"{options.mode}: {counts.total()} programs in {seconds:.0f} s: {_figures(counts)}", highlight=False)
     return 1 if counts["wrong"] or counts["crashed"] else 0
 

@@ -97,7 +97,10 @@ def _errors(case: FxCase, graph: fx.GraphModule, verdict: Any) -> list[str]:
     """What the oracle objects to, but for strides of unit dimensions and of empty results, which say nothing."""
     if not any(error.endswith("result strides differ") for error in verdict.errors):
         return verdict.errors
-    mine, theirs = ([strides_of(t) for t in module(*case.inputs()) if isinstance(t, torch.Tensor)] for module in (case.build(), graph))
+    mine, theirs = (
+        [strides_of(t) for t in module(*case.inputs()) if isinstance(t, torch.Tensor)]
+        for module in (case.build(), graph)
+    )
     return verdict.errors if mine != theirs else [e for e in verdict.errors if not e.endswith("result strides differ")]
 
 
@@ -107,7 +110,9 @@ def _same_for_unknown_operators(case: FxCase, chosen: Sequence[int], donated: tu
     An operator of somebody else may not newly get memory twice, once to write it."""
     for integers in (True, False):
         try:
-            right, got = (_run(graph, case, donated, integers) for graph in (case.build(), drop_clones(case.build(), chosen)))
+            right, got = (
+                _run(graph, case, donated, integers) for graph in (case.build(), drop_clones(case.build(), chosen))
+            )
         except (RuntimeError, IndexError):
             continue  # an integer was an index
         return right[0] == got[0] and got[1] <= right[1]
@@ -159,7 +164,9 @@ def _probe(graph: fx.GraphModule) -> None:
 
 
 def _is_uninitialised(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and node.target._schema.name.split("::")[1].startswith(("empty", "new_empty"))
+    return isinstance(node.target, OpOverload) and node.target._schema.name.split("::")[1].startswith(
+        ("empty", "new_empty")
+    )
 
 
 def _changed(node: fx.Node) -> list[fx.Node]:

@@ -139,7 +139,9 @@ class Draft:
         return f"torch.tensor({chosen})"
 
     def shape(self, most: int = 4) -> tuple[int, ...]:
-        return tuple(self.rng.choice(self.dims) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)[: most * 2 + 1])))
+        return tuple(
+            self.rng.choice(self.dims) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)[: most * 2 + 1]))
+        )
 
     def add(self, proposal: Proposal) -> bool:
         """Run a proposed step everywhere and keep it, or put everything back."""

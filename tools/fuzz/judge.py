@@ -16,16 +16,78 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 MOVES = frozenset(
     [
-        "copy_", "clone", "_to_copy", "cat", "stack", "index", "index_select", "gather", "where", "index_put_",
-        "index_put", "_index_put_impl_", "index_copy_", "index_copy", "index_fill_", "index_fill", "fill_",
-        "fill", "zero_", "masked_fill_", "masked_fill", "scatter_", "scatter", "masked_scatter_", "flip",
-        "roll", "repeat", "constant_pad_nd", "empty", "empty_like", "new_empty", "empty_strided",
-        "new_empty_strided", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full",
-        "full_like", "new_full", "take", "put_", "lift_fresh", "lift_fresh_copy", "_unsafe_view",
-        "select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter", "_reshape_alias",
-        "resize_", "set_", "contiguous", "tril", "triu", "tril_", "triu_", "_foreach_copy_", "_foreach_zero_",
-        "unfold_copy", "view_copy", "squeeze_copy", "permute_copy", "t_copy", "split_copy", "unbind_copy",
-        "store_", "store_and_old_", "exchange_", "fill_list_"
+        "copy_",
+        "clone",
+        "_to_copy",
+        "cat",
+        "stack",
+        "index",
+        "index_select",
+        "gather",
+        "where",
+        "index_put_",
+        "index_put",
+        "_index_put_impl_",
+        "index_copy_",
+        "index_copy",
+        "index_fill_",
+        "index_fill",
+        "fill_",
+        "fill",
+        "zero_",
+        "masked_fill_",
+        "masked_fill",
+        "scatter_",
+        "scatter",
+        "masked_scatter_",
+        "flip",
+        "roll",
+        "repeat",
+        "constant_pad_nd",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "empty_strided",
+        "new_empty_strided",
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "new_ones",
+        "full",
+        "full_like",
+        "new_full",
+        "take",
+        "put_",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "_unsafe_view",
+        "select_scatter",
+        "slice_scatter",
+        "diagonal_scatter",
+        "as_strided_scatter",
+        "_reshape_alias",
+        "resize_",
+        "set_",
+        "contiguous",
+        "tril",
+        "triu",
+        "tril_",
+        "triu_",
+        "_foreach_copy_",
+        "_foreach_zero_",
+        "unfold_copy",
+        "view_copy",
+        "squeeze_copy",
+        "permute_copy",
+        "t_copy",
+        "split_copy",
+        "unbind_copy",
+        "store_",
+        "store_and_old_",
+        "exchange_",
+        "fill_list_",
     ]  # fmt: skip
 )
 """ATen operators that only move elements: any bits may go through them while no dtype changes."""
@@ -79,7 +141,9 @@ def is_clean(tensor: torch.Tensor, limit: float) -> bool:
 
 def _has_other_nan(tensor: torch.Tensor) -> bool:
     """Whether a bf16 tensor has a NaN other than the one with all bits set, which is what eager's scatter makes of each."""
-    return tensor.dtype is torch.bfloat16 and bool((tensor.isnan() & (tensor.resolve_neg().view(torch.int16) != -1)).any())
+    return tensor.dtype is torch.bfloat16 and bool(
+        (tensor.isnan() & (tensor.resolve_neg().view(torch.int16) != -1)).any()
+    )
 
 
 def _is_positive(tensor: torch.Tensor) -> bool:
@@ -118,7 +182,10 @@ class Judge(TorchDispatchMode):
             return func(*args, **kwargs)
         name = func._schema.name.split("::")[1]
         if name in ("scatter", "scatter_") and any(map(_has_other_nan, operands)):
-            raise Unfit("value", "a NaN of bf16 in a scatter: eager's kernel rewrites those it does not touch, and their payload is lost")
+            raise Unfit(
+                "value",
+                "a NaN of bf16 in a scatter: eager's kernel rewrites those it does not touch, and their payload is lost",
+            )
         same = len({t.dtype for t in _moved(name, operands)} | ({dtype} if dtype is not None else set())) == 1
         accumulate = "index_put" in name and (kwargs.get("accumulate") or (len(args) > 3 and args[3]))
         lazy = any(t.is_conj() or t.is_neg() for t in operands)
@@ -134,7 +201,9 @@ class Judge(TorchDispatchMode):
                 raise Unfit("value", "a complex product: the sign of its zeros depends on how it is computed")
         negates = name.strip("_") in ("neg", "foreach_neg") or any(t.is_neg() for t in operands)
         if negates and any(t.dtype.is_complex for t in operands):
-            raise Unfit("value", "a complex negation: eager's vector kernel computes 0 - x, which has another sign of zero")
+            raise Unfit(
+                "value", "a complex negation: eager's vector kernel computes 0 - x, which has another sign of zero"
+            )
         unsigned = {t.dtype for t in operands} | {dtype, *(a for a in args if isinstance(a, torch.dtype))}
         if torch.uint8 in unsigned and not all(_is_positive(t) for t in looked_at if t.dtype in _LIMITS):
             raise Unfit("value", "a negative number as an unsigned integer")
@@ -200,14 +269,20 @@ def _order_dependence(func: Any, written: list[torch.Tensor], read: list[torch.T
         if not uniform and overlaps_itself(target):
             return "writes a window that overlaps itself"
         for other in [*read, *written[number + 1 :]]:
-            if other.untyped_storage()._cdata != target.untyped_storage()._cdata or not (other.numel() and target.numel()):
+            if other.untyped_storage()._cdata != target.untyped_storage()._cdata or not (
+                other.numel() and target.numel()
+            ):
                 continue
             if not len(np.intersect1d(offsets(other), offsets(target))):
                 continue
             is_read = any(other is t for t in read)
             if not is_read and name.startswith("_foreach"):
                 continue  # lists are processed one element after the other
-            if is_read and _view_key(other) == _view_key(target) and (torch.Tag.pointwise in func.tags or name == "copy_"):
+            if (
+                is_read
+                and _view_key(other) == _view_key(target)
+                and (torch.Tag.pointwise in func.tags or name == "copy_")
+            ):
                 continue
             return "reads memory that it writes"
     return _duplicate_targets(name, args, kwargs)

@@ -113,7 +113,7 @@ def _characters(rng: random.Random, text: str) -> bytes:
             case 2:
                 data[at:at] = data[at : at + rng.choice((1, 10, 60))]
             case _:
-                data[at:at] = bytes(rng.choice(b"{}()<>[],:%#\"=-") for _ in range(3))
+                data[at:at] = bytes(rng.choice(b'{}()<>[],:%#"=-') for _ in range(3))
         if not data:
             break
     return bytes(data)
@@ -128,7 +128,9 @@ def _numbers(rng: random.Random, text: str) -> bytes:
         while digits < len(rest) and rest[digits].isdigit():
             digits += 1
         if digits and rng.random() < 0.06:
-            pieces.append(rng.choice(("-1", "0", str(2**31), str(2**63), str(2**64), "9" * 400, str(int(rest[:digits]) + 1))))
+            pieces.append(
+                rng.choice(("-1", "0", str(2**31), str(2**63), str(2**64), "9" * 400, str(int(rest[:digits]) + 1)))
+            )
         else:
             pieces.append(rest[:digits])
         pieces.append(rest[digits : digits + 1])
@@ -397,7 +399,9 @@ def run(count: int, seed: int, console: Console) -> Counter[str]:
             slowest = max(slowest, found, key=lambda outcome: outcome.seconds)
             if found.fault:
                 faults[f"{found.kind}: {found.fault}"] += 1
-                console.print(f"seed {number}: {found.kind}: {found.fault}: {found.message}", markup=False, soft_wrap=True)
+                console.print(
+                    f"seed {number}: {found.kind}: {found.fault}: {found.message}", markup=False, soft_wrap=True
+                )
     for (kind, code), times in sorted(kinds.items(), key=str):
         console.print(f"{times:6}  {kind}: exit code {code}", highlight=False)
     console.print(f"the slowest, {slowest.kind}, took {slowest.seconds:.1f} s of processor time", highlight=False)

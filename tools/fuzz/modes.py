@@ -166,8 +166,6 @@ def _reread(module: ModuleOp) -> ModuleOp:
     return module
 
 
-
-
 @dataclass(frozen=True)
 class Compile(Beside):
     """`compiler.compile`, as a user calls it.

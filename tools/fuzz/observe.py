@@ -47,7 +47,10 @@ class Observation:
         if self.structure != other.structure:
             return [f"structure {other.structure}, should be {self.structure}"]
         found: list[str] = []
-        for kind, mine, theirs in (("output", self.outputs, other.outputs), ("argument", self.arguments, other.arguments)):
+        for kind, mine, theirs in (
+            ("output", self.outputs, other.outputs),
+            ("argument", self.arguments, other.arguments),
+        ):
             for number, (right, got) in enumerate(zip(mine, theirs, strict=True)):
                 if right.form != got.form and not (pure and kind == "output" and right.form[:2] == got.form[:2]):
                     found.append(f"{kind} {number} has form {got.form}, should be {right.form}")
@@ -83,7 +86,9 @@ def observe(function: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> 
     outputs = _flatten(result)
     sharing: set[tuple[int, str, int, str]] = set()
     for number, output in enumerate(outputs):
-        others = [("argument", k, a) for k, a in enumerate(arguments)] + [("output", k, o) for k, o in enumerate(outputs[:number])]
+        others = [("argument", k, a) for k, a in enumerate(arguments)] + [
+            ("output", k, o) for k, o in enumerate(outputs[:number])
+        ]
         for kind, k, other in others:
             if found := relation(output, other):
                 sharing.add((number, kind, k, found))
@@ -101,7 +106,7 @@ def observe(function: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> 
 
 
 def relation(first: torch.Tensor, second: torch.Tensor) -> str:
-    """"the object", "the same view", "a view", or "" when no byte is shared."""
+    """ "the object", "the same view", "a view", or "" when no byte is shared."""
     if first is second:
         return "the object"
     if first.untyped_storage()._cdata != second.untyped_storage()._cdata or not (first.numel() and second.numel()):

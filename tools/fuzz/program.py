@@ -41,9 +41,11 @@ class Storage:
             raw.copy_(torch.tensor([source.randrange(256) for _ in range(raw.numel())], dtype=torch.uint8))
         elif self.count:
             low = 0 if dtype in (torch.uint8, torch.bool) else -4
-            values = list(range(self.count)) if self.fill == "index" else [
-                source.randint(low, 1 if dtype is torch.bool else 5) for _ in range(self.count)
-            ]
+            values = (
+                list(range(self.count))
+                if self.fill == "index"
+                else [source.randint(low, 1 if dtype is torch.bool else 5) for _ in range(self.count)]
+            )
             if self.fill == "index":
                 source.shuffle(values)
             elif self.count > 1 and source.random() < 0.6:

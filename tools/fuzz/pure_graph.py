@@ -139,7 +139,9 @@ def writes_elsewhere(program: Program) -> bool:
     shared = any(storages.count(storages[n]) > 1 for n in right.bumped)
     return shared or any(
         changed and byte not in set(offsets(a).tolist())
-        for a, old, new in zip(program.make_arguments(), map(bytes_of_storage, program.make_arguments()), right.memory, strict=True)
+        for a, old, new in zip(
+            program.make_arguments(), map(bytes_of_storage, program.make_arguments()), right.memory, strict=True
+        )
         for byte, changed in enumerate(x != y for x, y in zip(old, new, strict=True))
     )
 

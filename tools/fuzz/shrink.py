@@ -130,5 +130,3 @@ def _simpler(argument: Argument) -> Iterator[Argument]:
         step *= max(size, 1)
     if tuple(strides) != argument.strides:
         yield replace(argument, strides=tuple(strides))
-
-

@@ -49,7 +49,14 @@ def binary(d: Draft) -> Proposal | None:
     other = d.broadcasting(d.names[name])
     if other is None or d.rng.random() < 0.3:
         return f"{{0}} {d.rng.choice(('+', '-', '*'))} {d.literal()}", (name,), 1
-    texts = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "torch.maximum({0}, {1})", "torch.minimum({0}, {1})", "torch.add({0}, {1}, alpha=2)")
+    texts = (
+        "{0} + {1}",
+        "{0} - {1}",
+        "{0} * {1}",
+        "torch.maximum({0}, {1})",
+        "torch.minimum({0}, {1})",
+        "torch.add({0}, {1}, alpha=2)",
+    )
     return d.rng.choice(texts), (name, other), 1
 
 
@@ -58,7 +65,15 @@ def unary(d: Draft) -> Proposal | None:
     name = d.pick()
     if not name:
         return None
-    texts = ("-{0}", "{0}.abs()", "{0}.sign()", "torch.relu({0})", "{0}.clamp(-2, 3)", "{0}.square()", "{0}.logical_not()")
+    texts = (
+        "-{0}",
+        "{0}.abs()",
+        "{0}.sign()",
+        "torch.relu({0})",
+        "{0}.clamp(-2, 3)",
+        "{0}.square()",
+        "{0}.logical_not()",
+    )
     return d.rng.choice(texts), (name,), 1
 
 
@@ -95,7 +110,12 @@ def reduction(d: Draft) -> Proposal | None:
     if t.dim():
         dim = d.rng.randrange(-t.dim(), t.dim())
         keep = d.rng.choice((True, False))
-        texts += [f"{{0}}.sum({dim}, keepdim={keep})", f"{{0}}.amax({dim}, {keep})", f"{{0}}.cumsum({dim})", f"{{0}}.any({dim})"]
+        texts += [
+            f"{{0}}.sum({dim}, keepdim={keep})",
+            f"{{0}}.amax({dim}, {keep})",
+            f"{{0}}.cumsum({dim})",
+            f"{{0}}.any({dim})",
+        ]
         texts += [f"{{0}}.amin({dim})"]
     return d.rng.choice(texts), (name,), 1
 

@@ -37,7 +37,10 @@ def subscript(d: Draft, t: torch.Tensor) -> str:
         elif kind < 0.45:
             parts.append(":")
         else:
-            start, stop = d.rng.choice(("", "", "1", "-2", "0")), d.rng.choice(("", "", "-1", str(max(size - 1, 1)), str(size)))
+            start, stop = (
+                d.rng.choice(("", "", "1", "-2", "0")),
+                d.rng.choice(("", "", "-1", str(max(size - 1, 1)), str(size))),
+            )
             parts.append(f"{start}:{stop}" + d.rng.choice(("", "", ":2", ":3")))
     if d.rng.random() < 0.12:
         parts.insert(d.rng.randint(0, len(parts)), "None")
@@ -62,7 +65,11 @@ def narrow(d: Draft) -> Proposal | None:
         return None
     dim = _dim(d, t := d.names[name])
     start = d.rng.randint(0, t.shape[dim])
-    return f"{{0}}.narrow({dim}, {start}, {d.rng.randint(0 if d.rng.random() < 0.1 else 1, max(t.shape[dim] - start, 1))})", (name,), 1
+    return (
+        f"{{0}}.narrow({dim}, {start}, {d.rng.randint(0 if d.rng.random() < 0.1 else 1, max(t.shape[dim] - start, 1))})",
+        (name,),
+        1,
+    )
 
 
 @_view
@@ -254,7 +261,13 @@ def reinterpret(d: Draft) -> Proposal | None:
 def complex_parts(d: Draft) -> Proposal | None:
     name = d.pick(lambda t: t.dtype is torch.complex64)
     if name:
-        texts = ("torch.view_as_real({0})", "{0}.real", "{0}.imag", "{0}.conj()", "{0}.mH" if d.names[name].dim() > 1 else "{0}.adjoint()")
+        texts = (
+            "torch.view_as_real({0})",
+            "{0}.real",
+            "{0}.imag",
+            "{0}.conj()",
+            "{0}.mH" if d.names[name].dim() > 1 else "{0}.adjoint()",
+        )
         return d.rng.choice(texts), (name,), 1
     name = d.pick(lambda t: t.dtype is torch.float32 and t.dim() > 0 and t.shape[-1] == 2)
     return ("torch.view_as_complex({0})", (name,), 1) if name else None
@@ -266,7 +279,13 @@ def same_window(d: Draft) -> Proposal | None:
     if not name:
         return None
     t = d.names[name]
-    texts = ["{0}.detach()", "torch.ops.aten.alias({0})", "{0}.view_as({0})", "{0}.reshape({0}.shape)", "{0}.expand_as({0})"]
+    texts = [
+        "{0}.detach()",
+        "torch.ops.aten.alias({0})",
+        "{0}.view_as({0})",
+        "{0}.reshape({0}.shape)",
+        "{0}.expand_as({0})",
+    ]
     if (t.dtype.is_floating_point and t.element_size() > 1) or t.dtype.is_complex:
         texts.append("torch._neg_view({0})")
     texts += ["{0}.contiguous()", f"{{0}}.to({t.dtype})", "{0}.resolve_conj()", "{0}.resolve_neg()"]

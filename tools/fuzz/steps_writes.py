@@ -49,7 +49,15 @@ def unary(d: Draft) -> Proposal | None:
         return None
     texts = ["fill_(2)", "zero_()", f"fill_({d.literal()})"]
     if d.names[name].dtype is not torch.bool:
-        texts += ["neg_()", "abs_()", f"clamp_(-2, {d.rng.randint(1, 4)})", "clamp_(min=1)", "square_()", "sign_()", "relu_()"]
+        texts += [
+            "neg_()",
+            "abs_()",
+            f"clamp_(-2, {d.rng.randint(1, 4)})",
+            "clamp_(min=1)",
+            "square_()",
+            "sign_()",
+            "relu_()",
+        ]
         texts += ["remainder_(3)", "clamp_(max=2)"]
     if d.names[name].dtype.is_complex:
         texts += ["conj_physical_()", "neg_()"]
@@ -124,7 +132,9 @@ def set_indexed(d: Draft) -> Proposal | None:
     t = d.names[name]
     position = d.rng.randrange(t.dim())
     size = t.shape[position]
-    taken = d.pick(lambda i: i.dtype is torch.int64 and i.dim() == 1 and bool((i < size).all()) and bool((i >= -size).all()))
+    taken = d.pick(
+        lambda i: i.dtype is torch.int64 and i.dim() == 1 and bool((i < size).all()) and bool((i >= -size).all())
+    )
     operands = [name]
     if taken and d.rng.random() < 0.5:
         operands.append(taken)
@@ -254,7 +264,9 @@ def out_variant(d: Draft) -> Proposal | None:
     other = d.broadcasting(t, same_dtype=True)
     assert same is not None
     if other and d.rng.random() < 0.6:
-        text = d.rng.choice(("torch.add({1}, {2}, out={0})", "torch.mul({1}, {2}, out={0})", "torch.sub({1}, {2}, out={0})"))
+        text = d.rng.choice(
+            ("torch.add({1}, {2}, out={0})", "torch.mul({1}, {2}, out={0})", "torch.sub({1}, {2}, out={0})")
+        )
         return text, (name, same, other), _kept(d)
     if t.dim() and t.shape[0] and d.rng.random() < 0.5:
         whole = d.pick(lambda o: o.dim() == t.dim() + 1 and o.shape[1:] == t.shape and o.dtype == t.dtype)

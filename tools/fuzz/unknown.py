@@ -18,9 +18,29 @@ from tools.fuzz.observe import values
 
 EXACT = frozenset(
     [
-        "copy_", "clone", "_to_copy", "fill_", "zero_", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
-        "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "new_zeros", "new_full", "new_ones",
-        "lift_fresh", "lift_fresh_copy", "flip", "_unsafe_view",
+        "copy_",
+        "clone",
+        "_to_copy",
+        "fill_",
+        "zero_",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "full",
+        "full_like",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "empty_strided",
+        "new_empty_strided",
+        "new_zeros",
+        "new_full",
+        "new_ones",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "flip",
+        "_unsafe_view",
     ]  # fmt: skip
 )
 """ATen operators of which more is known: they move elements, make constants, or (`flip` over nothing) are probes."""

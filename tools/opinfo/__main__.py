@@ -29,10 +29,14 @@ def _arguments() -> argparse.ArgumentParser:
     run.add_argument("--limit", type=int, default=6, help="samples per entry and dtype")
     run.add_argument("--part", type=int, default=1, metavar="N", help="only every N-th unit of the list")
     run.add_argument("--dtype", action="append", help="only this type, such as float32; may be repeated")
-    run.add_argument("--variant", action="append", help="only this variant: function, in-place, out or overload; may be repeated")
+    run.add_argument(
+        "--variant", action="append", help="only this variant: function, in-place, out or overload; may be repeated"
+    )
     run.add_argument("--show", action="store_true", help="print every verdict that is not passed")
     run.add_argument("--journal", type=Path, default=JOURNAL, help="where results go as they come")
-    report = commands.add_parser("report", help="write docs/opinfo.json and docs/operators.md from the journal; print the figures")
+    report = commands.add_parser(
+        "report", help="write docs/opinfo.json and docs/operators.md from the journal; print the figures"
+    )
     report.add_argument("--journal", type=Path, default=JOURNAL)
     report.add_argument("--no-write", action="store_true", help="print the figures only")
     commands.add_parser("figures", help="print the figures of docs/opinfo.json")
@@ -64,11 +68,16 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     from tools.opinfo.runner import Unit, run, units
     from tools.opinfo.samples import entries
 
-    names = [n for n in (*entries(), *CORE) if not options.patterns or any(fnmatch.fnmatchcase(n, p) for p in options.patterns)]
+    names = [
+        n
+        for n in (*entries(), *CORE)
+        if not options.patterns or any(fnmatch.fnmatchcase(n, p) for p in options.patterns)
+    ]
     work = [
         unit
         for unit in units(names)
-        if (not options.dtype or unit.dtype in options.dtype) and (not options.variant or unit.variant in options.variant)
+        if (not options.dtype or unit.dtype in options.dtype)
+        and (not options.variant or unit.variant in options.variant)
     ]
     work = work[:: options.part]
     journal: Path = options.journal
@@ -86,7 +95,13 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         work = [unit for unit in work if unit not in known]
     counts: Counter[str] = Counter()
     start = time.perf_counter()
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with journal.open("a") as file, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(work))
         for unit, verdicts, seconds in run(work, children=options.children, limit=options.limit):
@@ -98,13 +113,17 @@ def _run(options: argparse.Namespace, console: Console) -> int:
                 for v in verdicts:
                     if v.kind not in ("passed", "skipped"):
                         name = f"{unit.entry} {unit.variant} {unit.dtype}"
-                        console.print(f"{v.kind} {name}: {v.reason} {v.sample}", markup=False, highlight=False, soft_wrap=True)
+                        console.print(
+                            f"{v.kind} {name}: {v.reason} {v.sample}", markup=False, highlight=False, soft_wrap=True
+                        )
     console.print(f"{len(work)} units in {time.perf_counter() - start:.0f} s: {_line(counts)}", highlight=False)
     return 1 if counts["wrong"] or counts["layout"] or counts["crashed"] else 0
 
 
 def _line(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[kind]} {kind}" for kind in ("passed", "wrong", "layout", "crashed", "refused", "skipped"))
+    return ", ".join(
+        f"{counts[kind]} {kind}" for kind in ("passed", "wrong", "layout", "crashed", "refused", "skipped")
+    )
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ def _drawn(run: _Run) -> Verdict:
                     return Seen.of(function(*tensors), tensors)
 
             kind, text = run.draws(
-                functools.partial(draw, sample, torch.manual_seed), functools.partial(draw, executable, executable.manual_seed)
+                functools.partial(draw, sample, torch.manual_seed),
+                functools.partial(draw, executable, executable.manual_seed),
             )
     except Exception as error:
         kind, text = "refused" if isinstance(error, CompileError) else "crashed", reason(error)

@@ -55,9 +55,45 @@ def _embedding_bag(d: torch.dtype) -> list[tuple[Any, ...]]:
 def _convolution_backward(d: torch.dtype) -> list[tuple[Any, ...]]:
     x, mask = _made(2, 4, 7, 6, dtype=d), [True] * 3
     return [
-        (_made(2, 4, 7, 6, dtype=d), x, _made(4, 4, 3, 3, dtype=d), [4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask),
-        (_made(2, 6, 4, 4, dtype=d), x, _made(6, 2, 3, 2, dtype=d), [6], [2, 1], [1, 0], [1, 2], False, [0, 0], 2, mask),
-        (_made(2, 6, 13, 5, dtype=d), x, _made(4, 3, 3, 2, dtype=d), [6], [2, 1], [1, 1], [1, 1], True, [0, 0], 2, mask),
+        (
+            _made(2, 4, 7, 6, dtype=d),
+            x,
+            _made(4, 4, 3, 3, dtype=d),
+            [4],
+            [1, 1],
+            [1, 1],
+            [1, 1],
+            False,
+            [0, 0],
+            1,
+            mask,
+        ),
+        (
+            _made(2, 6, 4, 4, dtype=d),
+            x,
+            _made(6, 2, 3, 2, dtype=d),
+            [6],
+            [2, 1],
+            [1, 0],
+            [1, 2],
+            False,
+            [0, 0],
+            2,
+            mask,
+        ),
+        (
+            _made(2, 6, 13, 5, dtype=d),
+            x,
+            _made(4, 3, 3, 2, dtype=d),
+            [6],
+            [2, 1],
+            [1, 1],
+            [1, 1],
+            True,
+            [0, 0],
+            2,
+            mask,
+        ),
     ]
 
 

@@ -60,19 +60,22 @@ class Seen:
     def of(cls, result: Any, arguments: Sequence[torch.Tensor]) -> Seen:
         leaves, tree = pytree.tree_flatten(result)
         outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        shape = str(pytree.tree_unflatten(["*" if isinstance(leaf, torch.Tensor) else repr(leaf) for leaf in leaves], tree))
+        shape = str(
+            pytree.tree_unflatten(["*" if isinstance(leaf, torch.Tensor) else repr(leaf) for leaf in leaves], tree)
+        )
         if any(o.layout != torch.strided for o in outputs):
             return cls("sparse results", [], [], frozenset())
         sharing: set[tuple[int, str, int, str]] = set()
         for number, output in enumerate(outputs):
-            others = [("argument", k, a) for k, a in enumerate(arguments)] + [("output", k, o) for k, o in enumerate(outputs[:number])]
+            others = [("argument", k, a) for k, a in enumerate(arguments)] + [
+                ("output", k, o) for k, o in enumerate(outputs[:number])
+            ]
             sharing |= {(number, kind, k, found) for kind, k, other in others if (found := _relation(output, other))}
         strides = [
             [s for s, n in zip(t.stride(), t.shape) if n > 1] if t.layout == torch.strided and t.numel() else []
             for t in (*outputs, *arguments)
         ]
         return cls(shape, [o.clone() for o in outputs], [a.clone() for a in arguments], frozenset(sharing), strides)
-
 
 
 def _relation(first: torch.Tensor, second: torch.Tensor) -> str:

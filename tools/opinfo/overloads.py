@@ -32,7 +32,7 @@ def core(results: dict[str, Any]) -> dict[str, str]:
 
 
 def status(name: str, results: dict[str, Any]) -> str:
-    """"direct: ...", "decomposed" (a sample that reaches it passed), "refused: reason" or "not tried: ..."."""
+    """ "direct: ...", "decomposed" (a sample that reaches it passed), "refused: reason" or "not tried: ..."."""
     try:
         op = overload(name)
     except CompileError:

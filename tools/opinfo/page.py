@@ -51,17 +51,27 @@ def text(results: data.Results) -> str:
         counts = Counter(kind for kind, _ in states.values())
         cells = [cell for found in entries.values() for cell in found.values()]
         passed = sum(cell.get("passed", 0) for cell in cells)
-        run = passed + sum(n for cell in cells for kind in (*data.BAD, "layout", "refused") for n in cell.get(kind, {}).values())
+        run = passed + sum(
+            n for cell in cells for kind in (*data.BAD, "layout", "refused") for n in cell.get(kind, {}).values()
+        )
         bad = sum(counts[kind] for kind in data.BAD)
         lines.append(
             f"| {variant} | {len(states)} | {counts['passed']} | {bad} | {counts['layout']} "
             f"| {counts['refused']} | {counts['skipped']} | {run} | {passed} |"
         )
-        rest += ["", f"### {variant}: entries that do not fully pass", "", "| entry | passed of | why |", "|---|---|---|"]
+        rest += [
+            "",
+            f"### {variant}: entries that do not fully pass",
+            "",
+            "| entry | passed of | why |",
+            "|---|---|---|",
+        ]
         for name, (kind, why) in states.items():
             if kind != "passed":
                 ok = sum(cell.get("passed", 0) for cell in entries[name].values())
-                all_ = ok + sum(n for cell in entries[name].values() for k, v in cell.items() if k != "passed" for n in v.values())
+                all_ = ok + sum(
+                    n for cell in entries[name].values() for k, v in cell.items() if k != "passed" for n in v.values()
+                )
                 rest.append(f"| `{name}` | {ok} / {all_} | {kind}: {_cell(why)} |")
     lines += rest
     tagged = core(results)
@@ -71,7 +81,9 @@ def text(results: data.Results) -> str:
     lines += ["| overload | core | how | samples run | passed |", "|---|---|---|---|---|"]
     for name in sorted({*tagged, *(n for n in results["overloads"] if n.startswith("aten."))}):
         run, passed = results["overloads"].get(name, (0, 0))
-        lines.append(f"| `{name}` | {'core' if name in tagged else ''} | {_cell(status(name, results))} | {run} | {passed} |")
+        lines.append(
+            f"| `{name}` | {'core' if name in tagged else ''} | {_cell(status(name, results))} | {run} | {passed} |"
+        )
     return "\n".join(lines) + "\n"
 
 

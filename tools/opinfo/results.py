@@ -76,7 +76,9 @@ def figures(results: Results) -> tuple[str, bool]:
         samples = Counter({"passed": sum(c.get("passed", 0) for cells in entries.values() for c in cells.values())})
         for cells in entries.values():
             for cell in cells.values():
-                samples.update({kind: sum(cell.get(kind, {}).values()) for kind in (*BAD, "layout", "refused", "skipped")})
+                samples.update(
+                    {kind: sum(cell.get(kind, {}).values()) for kind in (*BAD, "layout", "refused", "skipped")}
+                )
         bad = sum(counts[kind] for kind in BAD)
         good &= not bad
         judged = len(states) - counts["skipped"]
@@ -88,7 +90,9 @@ def figures(results: Results) -> tuple[str, bool]:
         )
         reasons = Counter(reason for kind, reason in states.values() if kind in ("refused", "skipped"))
         lines += [f"    {n:4} {reason}" for reason, n in reasons.most_common()]
-        lines += [f"    {kind.upper()} {name}: {why}" for name, (kind, why) in states.items() if kind in (*BAD, "layout")]
+        lines += [
+            f"    {kind.upper()} {name}: {why}" for name, (kind, why) in states.items() if kind in (*BAD, "layout")
+        ]
     how = core(results)
     counts = Counter(entry.split(":")[0] for entry in how.values())
     lines.append(f"core ATen: {len(how)} overloads, " + ", ".join(f"{n} {kind}" for kind, n in counts.most_common()))

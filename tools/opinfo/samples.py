@@ -42,7 +42,9 @@ def full_name(entry: OpInfo) -> str:
 @contextlib.contextmanager
 def flowing() -> Iterator[None]:
     """Entries that draw start PyTorch's stream again in each call; here they go on with it."""
-    with mock.patch.object(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs)):
+    with mock.patch.object(
+        common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs)
+    ):
         yield
 
 
@@ -65,10 +67,18 @@ class Sample:
     broadcasts: bool = False
 
     @classmethod
-    def of(cls, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], broadcasts: bool = False) -> Sample:
+    def of(
+        cls, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], broadcasts: bool = False
+    ) -> Sample:
         leaves, tree = pytree.tree_flatten((tuple(args), kwargs))
         tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return cls(function, tensors, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tree, broadcasts)
+        return cls(
+            function,
+            tensors,
+            tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves),
+            tree,
+            broadcasts,
+        )
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         rest = iter(tensors)

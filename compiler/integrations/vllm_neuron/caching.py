@@ -112,7 +112,12 @@ def _content(value: Any) -> Any:
         return _graph(value)
     if isinstance(value, torch.nn.Module):
         state = [*value.named_parameters(), *value.named_buffers()]
-        return (type(value).__qualname__, repr(value), value.training, [(name, _content(tensor)) for name, tensor in state])
+        return (
+            type(value).__qualname__,
+            repr(value),
+            value.training,
+            [(name, _content(tensor)) for name, tensor in state],
+        )
     return _described(value)
 
 

@@ -105,7 +105,9 @@ def convert(
     aliases: dict[int, int] = {}
     for result, position in (aliasing_map or {}).items():
         if int(result) not in tensors or int(position) not in argument_of:
-            raise CompileError(f"aliasing_map entry {result}: {position} does not join a tensor result with a tensor input")
+            raise CompileError(
+                f"aliasing_map entry {result}: {position} does not join a tensor result with a tensor input"
+            )
         aliases[tensors[int(result)]] = argument_of[int(position)]
     constants = {
         n: constant_data(host.program.state[argument.name])

@@ -257,7 +257,6 @@ def fake_mode_of(placeholders: Sequence[fx.Node]) -> tuple[Any, torch.device | N
 
 def tensors_in(value: Any) -> list[Handle]:
     """The handles in what a node evaluates to."""
-    return [leaf for leaf in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(leaf, Handle)]
-
-
-
+    return [
+        leaf for leaf in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)) if isinstance(leaf, Handle)
+    ]

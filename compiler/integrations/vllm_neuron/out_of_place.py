@@ -87,7 +87,9 @@ class _Rewrite:
         types = [cast(TensorType[Attribute], t) for t in host.function.function_type.inputs.data]
         self.arguments: list[fx.Node] = []
         for number, node in enumerate(host.inputs):
-            self.arguments.append(inputs[node] if node is not None else self._constant(host.program.arguments[number].name))
+            self.arguments.append(
+                inputs[node] if node is not None else self._constant(host.program.arguments[number].name)
+            )
         owner: dict[int, int] = {}
         for argument, binding in enumerate(self.bindings):
             other = owner.setdefault(binding.parameter, argument)
@@ -216,7 +218,9 @@ class _Rewrite:
             isinstance(self.host.env.get(node), Handle),
         )
 
-    def _kernel_maker(self, node: fx.Node) -> Callable[[Sequence[fx.Node]], tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    def _kernel_maker(
+        self, node: fx.Node
+    ) -> Callable[[Sequence[fx.Node]], tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """Remakes a kernel call: the host's own arguments, with values for its tensors."""
 
         def make(operands: Sequence[fx.Node]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -245,7 +249,9 @@ class _Rewrite:
         if isinstance(value, Handle):
             return places[id(value)]
         if tensors_in(value):
-            return pytree.tree_map(lambda leaf: self._filled(leaf, places), value, is_leaf=lambda x: isinstance(x, Handle))
+            return pytree.tree_map(
+                lambda leaf: self._filled(leaf, places), value, is_leaf=lambda x: isinstance(x, Handle)
+            )
         if value is None or isinstance(value, (int, float, str, bool, torch.dtype, torch.device)):
             return value
         while hasattr(self.host.gm, f"_object_{self._objects}"):
@@ -261,7 +267,9 @@ class _Rewrite:
 
 
 def _row_major(window: Window) -> bool:
-    return memory_order(Geometry(*window)) == window.sizes and permuted(Geometry(*window)) == list(range(len(window.sizes)))
+    return memory_order(Geometry(*window)) == window.sizes and permuted(Geometry(*window)) == list(
+        range(len(window.sizes))
+    )
 
 
 def tensor_type_of(host: HostProgram, result: int) -> tuple[torch.dtype, tuple[int, ...]]:

@@ -44,7 +44,9 @@ class CollectiveReplicaGroupsPass:
                     try:
                         known[name] = checked(name, given[name] if name in given else self.resolver(name))
                     except Exception as error:
-                        raise RuntimeError(f"Replica groups of {node.name} (group {name!r}) are unknown: {error}") from error
+                        raise RuntimeError(
+                            f"Replica groups of {node.name} (group {name!r}) are unknown: {error}"
+                        ) from error
                 node.meta["replica_groups"] = [list(group) for group in known[name]]
                 count += 1
         return gm, {"resolved_count": count}
