@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 from torch._export.utils import _compiling_state_context
+from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
@@ -193,7 +194,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with quiet_torch(), torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
+        # Libraries ask torch.compiler.is_exporting(). Inside Dynamo the tracer would take Dynamo's fake mode for ours.
+        with quiet_torch(), torch.no_grad(), _compiling_state_context(), tracing(None):
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError as error:
         if error.location or type(error) not in (CompileError, UnsupportedError):
