@@ -14,7 +14,7 @@ what two graphs draw is independent.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -117,15 +117,41 @@ def assumptions(args: Sequence[Any]) -> Hashable:
         if isinstance(value, torch.Tensor):
             storages.setdefault(value.untyped_storage()._cdata, []).append(number)
     shared = {number: group[0] for group in storages.values() if len(group) > 1 for number in group}
+    meeting = _meeting(args, storages.values()) if len(storages) > 1 else {}
     parts: list[Hashable] = []
     for number, value in enumerate(args):
         if isinstance(value, torch.Tensor):
             place = (shared[number], value.storage_offset()) if number in shared else ()
+            if number in meeting:
+                place = (*place, meeting[number], value.storage_offset())
             parts.append((value.dtype, value.shape, value.stride(), value.is_conj(), value.is_neg(), place))
         else:
             plain = _concrete(value)
             parts.append((type(plain), exact(plain)))
     return tuple(parts)
+
+
+def _meeting(args: Sequence[Any], groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, int]]:
+    """The arguments whose storage overlaps another one: the first such argument in memory, and bytes from its storage to theirs.
+
+    Tensors made from memory of someone else (`torch.from_numpy`) have storages of their own, wherever that memory is.
+    """
+    spans: list[tuple[int, int, Sequence[int]]] = []
+    for group in groups:
+        storage = args[group[0]].untyped_storage()
+        if storage.nbytes():
+            spans.append((storage.data_ptr(), storage.nbytes(), group))
+    found: dict[int, tuple[int, int]] = {}
+    lead, end = (0, 0, ()), 0
+    for span in sorted(spans):
+        start, length, group = span
+        if start >= end:
+            lead, end = span, start + length
+            continue
+        end = max(end, start + length)
+        for number in (*lead[2], *group):
+            found.setdefault(number, (lead[2][0], start - lead[0] if number in group else 0))
+    return found
 
 
 def _concrete(value: Any) -> Any:
