@@ -25,7 +25,7 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
-from compiler.frontend.lifting import Lifting, held_tensors
+from compiler.frontend.lifting import GRADIENTS, Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
@@ -225,6 +225,11 @@ def _trace_error(error: Exception) -> CompileError:
         return UnsupportedError(
             "the program takes a Python value or a shape from the data of a tensor", location=where,
             hint="keep it a tensor: torch.where, index_copy_, masked_fill",
+        )  # fmt: skip
+    if isinstance(error, RuntimeError) and "does not require grad" in str(error):
+        return UnsupportedError(
+            "the program asks for a gradient, and none is recorded: a program runs under torch.no_grad()",
+            location=where, hint=GRADIENTS,
         )  # fmt: skip
     return CompileError(f"the program fails on the example inputs: {kind}: {error}", location=where)
 

@@ -46,7 +46,9 @@ class Numbers:
     def tensors(self, args: Sequence[Any]) -> list[Any]:
         """The arguments with 0-d tensors at the places."""
         return [
-            torch.tensor(value, dtype=torch.float64) if place in self.places and isinstance(value, float) else value
+            torch.tensor(float(value), dtype=torch.float64)
+            if place in self.places and not isinstance(value, torch.Tensor)
+            else value
             for place, value in enumerate(args)
         ]
 
