@@ -145,7 +145,9 @@ def compile_program(
 
 def _examples(captured: Captured) -> dict[str, torch.Tensor]:
     """The tensors that the program is compiled for, where they have memory."""
-    return {i.name: i.tensor for i in captured.inputs if i.real and i.tensor is not None and i.tensor.device.type == "cpu"}
+    return {
+        i.name: i.tensor for i in captured.inputs if i.real and i.tensor is not None and i.tensor.device.type == "cpu"
+    }
 
 
 def _output_names(signature: Signature, parameters: Sequence[str]) -> list[str]:

@@ -175,9 +175,7 @@ def _for_one(target: OpOverload) -> OpOverload | None:
     return None
 
 
-def _each(
-    graph: fx.Graph, node: fx.Node, target: OpOverload, one: OpOverload, numbers: dict[fx.Node, fx.Node]
-) -> None:
+def _each(graph: fx.Graph, node: fx.Node, target: OpOverload, one: OpOverload, numbers: dict[fx.Node, fx.Node]) -> None:
     """The operator on lists as calls of the one on tensors."""
     named = _named(node, target)
     given = [(f, named[a.name]) for f, a in zip(one._schema.arguments, target._schema.arguments) if a.name in named]

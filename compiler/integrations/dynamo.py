@@ -131,26 +131,24 @@ def assumptions(args: Sequence[Any]) -> Hashable:
     return tuple(parts)
 
 
-def _meeting(args: Sequence[Any], groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, int]]:
+def _meeting(args: Sequence[Any], groups: Iterable[list[int]]) -> dict[int, tuple[int, int]]:
     """The arguments whose storage overlaps another one: the first such argument in memory, and bytes from its storage to theirs.
 
     Tensors made from memory of someone else (`torch.from_numpy`) have storages of their own, wherever that memory is.
     """
-    spans: list[tuple[int, int, Sequence[int]]] = []
+    spans: list[tuple[int, int, list[int]]] = []
     for group in groups:
         storage = args[group[0]].untyped_storage()
         if storage.nbytes():
             spans.append((storage.data_ptr(), storage.nbytes(), group))
     found: dict[int, tuple[int, int]] = {}
-    lead, end = (0, 0, ()), 0
-    for span in sorted(spans):
-        start, length, group = span
+    first, lead, end = 0, [0], 0
+    for start, length, group in sorted(spans):
         if start >= end:
-            lead, end = span, start + length
+            first, lead, end = start, group, start + length
             continue
         end = max(end, start + length)
-        for number in (*lead[2], *group):
-            found.setdefault(number, (lead[2][0], start - lead[0] if number in group else 0))
+        found |= {number: (lead[0], 0) for number in lead} | {number: (lead[0], start - first) for number in group}
     return found
 
 
