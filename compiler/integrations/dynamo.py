@@ -148,7 +148,7 @@ def _meeting(args: Sequence[Any], groups: Iterable[list[int]]) -> dict[int, tupl
             first, lead, end = start, group, start + length
             continue
         end = max(end, start + length)
-        found |= {number: (lead[0], 0) for number in lead} | {number: (lead[0], start - first) for number in group}
+        found |= dict.fromkeys(lead, (lead[0], 0)) | dict.fromkeys(group, (lead[0], start - first))
     return found
 
 
