@@ -181,7 +181,8 @@ def _each(graph: fx.Graph, node: fx.Node, target: OpOverload, one: OpOverload, n
     given = [(f, named[a.name]) for f, a in zip(one._schema.arguments, target._schema.arguments) if a.name in named]
     keywords = {f.name for f in one._schema.arguments if f.kwarg_only}
     made: list[fx.Node] = []
-    for place, element in enumerate(named["self"]):
+    lists = next(v for _, v in given if isinstance(v, (list, tuple)) and any(n not in numbers for n in _nodes(v)))
+    for place, element in enumerate(lists):
         now = {f.name: v[place] if isinstance(v, (list, tuple)) else v for f, v in given}
         args = tuple(value for name, value in now.items() if name not in keywords)
         call = graph.call_function(one, args, {name: value for name, value in now.items() if name in keywords})
