@@ -17,7 +17,7 @@ from xdsl.ir import Operation
 from compiler.analysis.table_verifier import LIMIT, followed, followed_bytes, verify_tables
 from compiler.errors import CompileError, ValidationError
 from compiler.ir_text import to_text
-from compiler.locations import source_of
+from compiler.locations import place_of, source_of
 from compiler.reference import entry
 from compiler.validation.audit import audit
 from compiler.validation.inputs import Arguments, arguments_of, copies
@@ -66,8 +66,8 @@ class Validator:
             # Random floats near the examples; then the examples. Integers that may be indices get smaller and smaller.
             attempts = [(-1, 1)] if last and examples else [(seed + number, 4), (seed + number, 2), (seed + number, 1)]
             for seeded, integers in attempts:
-                arguments = arguments_of(function, seeded, examples, integers)
                 try:
+                    arguments = arguments_of(function, seeded, examples, integers)
                     observe(module, arguments)
                 except (CompileError, MemoryError):
                     raise
@@ -79,6 +79,7 @@ class Validator:
         if not rounds:
             raise CompileError(
                 f"the program cannot be validated, it fails on random inputs: {type(reason).__name__}: {reason}",
+                location=place_of(function),
                 hint="give example inputs that it runs on",
             )
         return Validator(rounds)
