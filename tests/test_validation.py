@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import programs  # pyright: ignore[reportAttributeAccessIssue]
 import pytest
@@ -15,6 +16,7 @@ from compiler.errors import CompileError, ValidationError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.reference import entry
+from compiler.validation.ambiguous import undetermined
 from compiler.validation.inputs import arguments_of, copies
 from compiler.validation.observe import observe, tensor_difference
 from compiler.validation.outside import _reason
@@ -49,6 +51,8 @@ def hidden() -> torch.library.Library:
         lambda x: x.t().clone(),
         lambda x: torch.empty_like(x.t(), memory_format=torch.contiguous_format),
     )
+    define("widens(Tensor x) -> Tensor", lambda x: x.double(), lambda x: torch.empty_like(x))
+    define("beside(Tensor x) -> Tensor", lambda x: x.as_strided((99,), (1,), 0).sum(), lambda x: x.new_empty(()))
     define("honest(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x))
     return library  # never taken away: PyTorch's handles on its operators would be left dangling
 
@@ -79,6 +83,49 @@ def test_an_operator_that_hides_what_it_does_is_named(hidden: torch.library.Libr
 def test_an_operator_whose_fake_kernel_has_other_strides_is_named(hidden: torch.library.Library) -> None:
     with pytest.raises(ValidationError, match=r"turns.default gives result 0 .* strides \[1, 3\]"):
         compiler.compile(lambda x: torch.ops.fx2hlo_validation.turns(x), (torch.ones(2, 3),), validate=True)
+
+
+def test_an_operator_whose_fake_kernel_has_another_dtype_is_named(hidden: torch.library.Library) -> None:
+    with pytest.raises(
+        ValidationError, match=r"widens.default gives result 0 the dtype torch.float64; its fake"
+    ) as caught:
+        compiler.compile(lambda x: torch.ops.fx2hlo_validation.widens(x), (torch.ones(2, 3),), validate=True)
+    assert "agree with the real one" in caught.value.hint
+
+
+def test_an_operator_that_reads_beside_its_operand_is_named(hidden: torch.library.Library) -> None:
+    rows = torch.ones(200)
+    with pytest.raises(CompileError, match=r"beside.default fails: RuntimeError: setStorage") as caught:
+        compiler.compile(lambda x: torch.ops.fx2hlo_validation.beside(x) + 1, (rows[:4],), validate=True)
+    assert caught.value.location.startswith(__file__) and "memory that its operands show" in caught.value.hint
+
+
+def test_inputs_that_a_check_in_the_graph_refuses_are_not_tried() -> None:
+    """Near an example that has a Cholesky factor there are matrices that have none."""
+    compiler.compile(lambda x: torch.linalg.cholesky(x), (torch.eye(3),), validate=True)
+
+
+@pytest.mark.parametrize(
+    ("program", "example"),
+    [
+        (lambda x: torch.topk(x, 3), torch.ones(8)),
+        (lambda x: torch.sort(x, descending=True), torch.zeros(40)),
+        (lambda x: torch.empty_like(x), torch.ones(300)),
+    ],
+    ids=["topk", "sort", "empty_like"],
+)
+@pytest.mark.filterwarnings("ignore:validation cannot decide")
+def test_answers_that_are_not_unique_are_no_fault(program: Any, example: torch.Tensor) -> None:
+    compiler.compile(program, (example,), validate=True)
+
+
+def test_what_an_operator_determines_is_told_from_what_it_does_not() -> None:
+    def operator(program: Any) -> str:
+        return undetermined(import_graph(capture(program, (torch.ones(4),))).module)
+
+    assert operator(lambda x: torch.topk(x, 2)[1]) == "aten.topk.default"
+    assert operator(lambda x: torch.topk(x, 2)[0]) == ""
+    assert operator(lambda x: torch.sort(x, stable=True)[1]) == ""
 
 
 @pytest.mark.parametrize("case", programs.CASES[::6], ids=lambda c: c.id)
