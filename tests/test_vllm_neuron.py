@@ -112,7 +112,13 @@ def test_an_operator_that_writes_what_it_reads_is_refused() -> None:
 # -- passes alone ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["lw_row_copy", "nk_two_caches", "cu_list", "of_bare_and_write", "lw_return_base"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lw_row_copy", "nk_two_caches", "cu_list", "of_bare_and_write", "lw_return_base", "of_tuple_and_write",
+        "of_bare_tuple_and_write",
+    ],
+)  # fmt: skip
 def test_the_aliasing_pass_leaves_the_graph_in_place(name: str) -> None:
     case = BY_ID[name]
     gm, found = neuron.AliasingOutputRewritePass().run(case.build())

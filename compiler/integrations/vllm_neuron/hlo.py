@@ -37,7 +37,8 @@ class HloProgram:
     Attributes:
         proto: serialised HloModuleProto.
         parameters: FX input of each HLO parameter, but for the seed.
-        results: FX result -> HLO output, for results that are tensors.
+        results: FX result -> HLO output, for results that are tensors; the tensors of one that is a structure are the
+            outputs in between.
         unused_input_indices: FX inputs that are no parameter: unused, or no tensors.
         aliases: HLO output -> HLO parameter.
         has_rng_seed_parameter: whether there is one more parameter, the last: an s64 seed for random operators.
@@ -101,7 +102,7 @@ def convert(
     make_out_of_place(function, carriers=False)
     position_of = {n: host.position(n) for n in range(len(host.inputs))}
     argument_of = {position: n for n, position in position_of.items() if position >= 0}
-    tensors = {position: n for n, position in enumerate(host.result_positions())}
+    tensors = {position: n for n, position in enumerate(host.result_positions()) if position is not None}
     aliases: dict[int, int] = {}
     for result, position in (aliasing_map or {}).items():
         if int(result) not in tensors or int(position) not in argument_of:
