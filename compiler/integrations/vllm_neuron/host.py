@@ -32,6 +32,8 @@ from dialects.calls import HandleCall
 from dialects.nki import KernelCall
 from dialects.types import geometry
 
+DETACH = ("detach_", torch.detach_, torch.ops.aten.detach_, torch.ops.aten.detach_.default)
+
 NEUTRAL = "cpu"
 """Where the import computes: devices say nothing about aliasing, and the target's runtime may be absent here."""
 
@@ -135,13 +137,24 @@ class _NeuronImporter(Importer):
     def _node(self, graph: fx.GraphModule, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
         if node.op in ("call_function", "call_method"):
             call = map_devices(node, lambda form, value: torch.device(NEUTRAL) if form != "other" else value)
-            self._refuse_metadata_change(node, env)
-            value = super()._node(graph, _Neutral(node, call), env)  # type: ignore[arg-type]
+            value = self._detached(node, env)
+            if value is None:
+                self._refuse_metadata_change(node, env)
+                value = super()._node(graph, _Neutral(node, call), env)  # type: ignore[arg-type]
         else:
             value = super()._node(graph, node, env)
         if node.graph is self._graph:
             self.env[node] = value
         return value
+
+    @staticmethod
+    def _detached(node: fx.Node, env: dict[fx.Node, Any]) -> Handle | None:
+        """`detach_` gives the tensor itself: of the operators that change a tensor in place, not its elements, the one
+        that leaves its window alone."""
+        if node.target not in DETACH or not isinstance(node.args[0], fx.Node):
+            return None
+        value = env.get(node.args[0])
+        return value if isinstance(value, Handle) else None
 
     def _refuse_metadata_change(self, node: fx.Node, env: dict[fx.Node, Any]) -> None:
         """A host's metadata of an input may show it as it is after `resize_` or `t_`, which then seem to change nothing."""
