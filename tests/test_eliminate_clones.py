@@ -49,6 +49,16 @@ def test_stored_cases_reach_the_best_count(pair: tuple[Task, Task]):
         assert ours(task, "bytes") == Result(task.best, right=True)
 
 
+def test_a_copy_that_is_returned_behind_a_tuple_stays():
+    h = Hand("x", "y")
+    copy = h.f(A.clone.default, h.ins[0])
+    h.f(A.add_.Tensor, h.ins[0], 1)
+    graph = h.out((h.f(A.unbind.int, h.ins[1]), copy)).module()
+    inputs = [torch.zeros(2), torch.ones(3, 2)]
+    assert not eliminate_clones(graph, inputs).removed
+    assert graph(*inputs)[1].tolist() == [0, 0]
+
+
 def test_the_simple_rule_fails_on_these_cases():
     results = [(simple(task), task.best) for pair in tasks() for task in pair]
     assert sum(result.removed is None for result, _ in results) > 5, "crashes"
