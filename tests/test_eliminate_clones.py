@@ -17,6 +17,7 @@ from fx_graphs import BY_ID
 from fx_oracle import FxCase, Hand, annotate, check_clone_removal, clone_nodes
 from torch._higher_order_ops.auto_functionalize import auto_functionalized
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from compiler.errors import CompileError
@@ -246,6 +247,74 @@ def kept_copy() -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
     h.f(A.add_.Tensor, c, 1)
     h.out((c, h.f(A.sum.default, y)))
     return h.module(), [torch.rand(3)]
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).expand(4, 6)
+
+
+def donated_rows(x: torch.Tensor) -> torch.Tensor:
+    return x.view(1, 6).expand(3, 6)
+
+
+def compose(*steps: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor]:
+        for step in steps:
+            x = step(x)
+        return (x,)
+
+    return program
+
+
+def fill(source: torch.Tensor) -> torch.Tensor:
+    return torch.empty(source.shape).copy_(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [rows, donated_rows, lambda x: (x * 2).as_strided((3, 4), (1, 1)), lambda x: (x * 2).unfold(0, 3, 1)],
+    ids=["rows", "donated", "as_strided", "unfold"],
+)
+@pytest.mark.parametrize("copy", [torch.clone, torch.Tensor.contiguous, fill], ids=["clone", "contiguous", "fill"])
+def test_a_write_of_a_part_changes_no_other_part(source, copy):
+    """Elements of the copy that lie in one place of its source are elements of their own."""
+
+    def set_one(c: torch.Tensor) -> torch.Tensor:
+        c[0] = 0
+        return c[1] * 1
+
+    def two_rows(c: torch.Tensor) -> torch.Tensor:
+        c[0].add_(1)
+        c[1].mul_(3)
+        return c.sum(0)
+
+    def copies_of_copies(c: torch.Tensor) -> torch.Tensor:
+        d, e = c.clone(), c[0].clone()
+        c[0].fill_(7)
+        d[1].fill_(8)
+        c[1].copy_(c[0])
+        e.copy_(d[1])
+        return torch.stack((c[1], d[0], d[1], e, c[2]))
+
+    def one_row(c: torch.Tensor) -> torch.Tensor:
+        c[0].add_(1)
+        return c.sum()
+
+    for program in (one_row, set_one, two_rows, copies_of_copies):
+        given = torch.arange(6.0) + 1
+        graph = make_fx(compose(source, copy, program), tracing_mode="fake")(given)
+        report = eliminate_clones(graph, (given,), donated=(0,))
+        assert any(remark.reason.endswith("it would write an element that others share") for remark in report.kept)
+        (result,) = graph(given.clone())
+        assert torch.equal(result, program(copy(source(given))))
+
+
+def test_reads_of_a_copy_of_overlapping_rows_free_it():
+    given = torch.arange(6.0)
+    graph = make_fx(lambda x: rows(x).clone().sum(), tracing_mode="fake")(given)
+    assert eliminate_clones(graph, (given,)).removed == ("clone",)
+    graph = make_fx(lambda x: (x * 2).unfold(0, 2, 2).clone()[0].add_(1).sum(), tracing_mode="fake")(given)
+    assert eliminate_clones(graph, (given,)).removed == ("clone",)
 
 
 def test_report_names_reader_and_writer_in_every_form():
