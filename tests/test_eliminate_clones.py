@@ -317,6 +317,48 @@ def test_reads_of_a_copy_of_overlapping_rows_free_it():
     assert eliminate_clones(graph, (given,)).removed == ("clone",)
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"donated": (5,)}, "no placeholder 5"),
+        ({"donated": (-1,)}, "no placeholder -1"),
+        ({"donated": (True,)}, "no placeholder True"),
+        ({"donated": ("nope",)}, "no placeholder 'nope'"),
+        ({"donated": (1.5,)}, "no placeholder 1.5"),
+        ({"donated": 0}, "donated is an int, not a sequence"),
+        ({"donated": "x_1"}, "donated is a str, not a sequence"),
+        ({"objective": "speed"}, "no objective 'speed'"),
+        ({"overwrites": {"aten.add_": ("self",)}}, "'aten.add_' is a str, not an operator overload"),
+        ({"overwrites": {A.add_.Tensor: "self"}}, "is 'self', not names of parameters"),
+        ({"overwrites": {A.add_.Tensor: (0,)}}, "not names of parameters"),
+        ({"overwrites": {A.add_.Tensor: ("other",)}}, "does not write 'other'"),
+        ({"overwrites": [A.add_.Tensor]}, "overwrites is a list, not a mapping"),
+        ({"example_inputs": []}, "1 inputs, 0 were given"),
+        ({"example_inputs": torch.rand(3)}, "example_inputs is a Tensor, not a sequence"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_errors_that_say_so(arguments: dict, message: str):
+    graph, inputs = kept_copy()
+    before = graph.graph.python_code("self").src
+    with pytest.raises(CompileError, match=re.escape(message)) as error:
+        eliminate_clones(graph, **{"example_inputs": inputs, **arguments})
+    assert error.value.hint and graph.graph.python_code("self").src == before
+
+
+def test_only_graphs_placeholders_and_known_forms():
+    graph, inputs = kept_copy()
+    with pytest.raises(CompileError, match="got an int, not a graph"):
+        eliminate_clones(42)  # type: ignore[arg-type]
+    inner = next(node for node in graph.graph.nodes if node.op == "call_function")
+    with pytest.raises(CompileError, match=f"no placeholder {inner.name}"):
+        eliminate_clones(graph, inputs, donated=(inner,))
+    other, _ = kept_copy()
+    with pytest.raises(CompileError, match="no placeholder"):
+        eliminate_clones(graph, inputs, donated=(next(iter(other.graph.nodes)),))
+    with pytest.raises(CompileError, match="no form 'xml'"):
+        eliminate_clones(graph, inputs).render("xml")  # type: ignore[arg-type]
+
+
 def test_report_names_reader_and_writer_in_every_form():
     graph, inputs = kept_copy()
     report = eliminate_clones(graph, inputs)

@@ -1,4 +1,7 @@
-"""Seeded random graphs of views, in-place operators and clones (of windows that overlap themselves too), with everything that is computed or written among the results."""
+"""Seeded random graphs of views, in-place operators and clones, with everything that is computed or written among the results.
+
+Some clones are of windows that overlap themselves, and written in part.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class Maker:
         return self.pure(*self.pick())
 
     def clone(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
-        overlapping = bool(shape) and self.random.random() < 0.1
+        overlapping = bool(shape) and self.random.random() < 0.05
         if overlapping:
             node, shape = self.overlapping(node, shape)
             dense = False
@@ -63,7 +66,7 @@ class Maker:
             self.pool.append((made, shape, True))
         else:
             self.pool.append((self.hand.f(A.clone.default, node), shape, dense))
-        if overlapping and self.random.random() < 0.5:
+        if overlapping and self.random.random() < 0.9:
             copy = self.pool[-1][0]
             self.hand.f(
                 A.add_.Tensor, self.hand.f(A.select.int, copy, 0, self.random.randrange(shape[0])), self.scalar()
