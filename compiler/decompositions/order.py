@@ -24,7 +24,7 @@ def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, T
 
 @decomposition("nanmedian.default")
 def nanmedian(x: Tensor) -> Tensor:
-    return nanmedian_dim(x.reshape(-1), 0)[0]
+    return nanmedian_dim(x.reshape(-1), 0)[0] if x.numel() else torch.median(x)
 
 
 @decomposition("mode.default")
@@ -128,7 +128,10 @@ def lcm(x: Tensor, y: Tensor) -> Tensor:
     divisor = torch.gcd(x, y)
     zero = divisor == 0
     quotient = torch.div(x, torch.where(zero, torch.ones_like(divisor), divisor), rounding_mode="trunc")
-    return torch.where(zero, torch.zeros_like(divisor), (quotient * y).abs())
+    # Like C++, the kernel of a narrow type computes in 32 bits.
+    wide = torch.int32 if divisor.dtype.itemsize < 4 else divisor.dtype
+    multiple = (quotient.to(wide) * y.to(wide)).abs().to(divisor.dtype)
+    return torch.where(zero, torch.zeros_like(divisor), multiple)
 
 
 @decomposition("repeat_interleave.Tensor")
