@@ -86,22 +86,26 @@ def searchsorted_scalar(
     return place.reshape(())
 
 
-@decomposition("segment_reduce.default")
-def segment_reduce(
-    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
-    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
-) -> Tensor:  # fmt: skip
-    """A reduction of each run of `axis`; an empty run gives `initial`, or the reduction's neutral element."""
-    size = data.shape[axis]
+def segments(data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int) -> Tensor:
+    """Which elements of `axis` each segment holds: (batch..., segments, size), and ones for the dimensions behind."""
     if offsets is not None:
         start, stop = offsets[..., :-1], offsets[..., 1:]
     else:
         assert lengths is not None
         stop = lengths.cumsum(-1)
         start = stop - lengths
-    place = torch.arange(size)
-    inside = (place >= start.unsqueeze(-1)) & (place < stop.unsqueeze(-1))  # (batch..., segments, size)
-    inside = inside.reshape([*inside.shape, *[1] * (data.dim() - axis - 1)])
+    place = torch.arange(data.shape[axis])
+    inside = (place >= start.unsqueeze(-1)) & (place < stop.unsqueeze(-1))
+    return inside.reshape([*inside.shape, *[1] * (data.dim() - axis - 1)])
+
+
+@decomposition("segment_reduce.default")
+def segment_reduce(
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
+    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
+) -> Tensor:  # fmt: skip
+    """A reduction of each run of `axis`; an empty run gives `initial`, or the reduction's neutral element."""
+    inside = segments(data, lengths, offsets, axis)
     spread = data.unsqueeze(axis)
     neutral = {"max": -math.inf, "min": math.inf, "prod": 1.0}.get(reduce, 0.0)
     masked = torch.where(inside, spread, neutral)

@@ -24,8 +24,8 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
-from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.keywords import name_keywords
+from compiler.frontend.lifting import Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
