@@ -19,7 +19,7 @@ from compiler import compile
 from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.frontend import import_program
 from compiler.frontend.capture import capture
-from compiler.frontend.pt2 import is_arithmetic
+from compiler.frontend.expressions import is_arithmetic
 from compiler.frontend.sources import node_source
 
 
@@ -258,13 +258,23 @@ def rewritten(folder, change) -> str:
     return path
 
 
-def test_an_expression_that_is_code_is_refused(tmp_path) -> None:
+ENDLESS = (
+    "9**9**9", "Pow(9, Pow(9, 9))", "2**(2**40)", "Float('1e99999999')", "Integer(10)**Integer(10)**Integer(10)",
+    "Rational('1e9999999')", "((((9**60)**60)**60)**60)**60", "1 << 10**9", "9^9^9", "1e-99999999", "s0**s1",
+    "Float('1', precision=10**9)", "Float('1', 1000000000)", "'s0' * 999999999999", "PowByNatural(2, 1099511627776)",
+    "Rational(9**60, 1)**60", "(s0 + s1 + s2 + s3 + 1)**64", "*".join(["(s0 + s1)"] * 40), "9" * 30, "+".join(["s0"] * 9000),
+)  # fmt: skip
+"""Arithmetic that has no end, or numbers that no memory holds."""
+
+
+@pytest.mark.parametrize("expression", ["__import__('os').getcwd()", *ENDLESS[:6]])
+def test_an_expression_that_is_code_is_refused(tmp_path, expression) -> None:
     def change(name, data):
         if not name.endswith("models/model.json"):
             return data
         model = json.loads(data)
         sizes = next(iter(model["graph_module"]["graph"]["tensor_values"].values()))["sizes"]
-        sizes[0] = {"as_expr": {"expr_str": "__import__('os').getcwd()", "hint": None}}
+        sizes[0] = {"as_expr": {"expr_str": expression, "hint": None}}
         return json.dumps(model)
 
     with pytest.raises(CompileError, match="more than arithmetic"):
@@ -316,6 +326,11 @@ def test_files_that_are_something_else(tmp_path) -> None:
         ("[x for x in s0]", False),
         ("open('s0')", False),
         ("Symbol('a b')", False),
+        ("Pow(Symbol('s0', integer=True), Integer(2))", True),
+        ("Mul(Rational(1, 2), Pow(Add(Symbol('s0'), Integer(1)), Integer(-1)))", True),
+        ("Float('9.9999999999999995e-7', precision=53)", True),
+        ("s0*s1*s2*s3 // 8 + 9223372036854775807", True),
+        *((text, False) for text in ENDLESS),
     ],
 )
 def test_grammar_of_expressions(text: str, allowed: bool) -> None:

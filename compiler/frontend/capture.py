@@ -25,6 +25,7 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.keywords import name_keywords
 from compiler.frontend.lifting import GRADIENTS, Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
@@ -190,6 +191,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 outcome.rebound[name] = len(results)
                 results.append(value)
             subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
+        name_keywords(proxies.tracer.graph)
         return results
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
