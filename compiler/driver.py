@@ -7,6 +7,7 @@ written. 2: the command itself is wrong.
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import gc
 import os
@@ -62,7 +63,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of dialects that are not known")
     add("--timing", action="store_true", help="print the time of every step to standard error")
-    add("--trust", action="store_true", help="load a .pt2 file although loading it can run code from it")
+    add("--trust", action="store_true", help="load a .pt2 file although loading it can run code from it, "
+        "and let --validate run custom operators and operators that open files")  # fmt: skip
     add("--traceback", action="store_true", help="show where in the compiler an error was raised")
     add("--remarks", choices=("text", "json", "yaml"), help="print why copies stay to standard error")
     add("--list-passes", action="store_true", help="list the passes and stop")
@@ -92,9 +94,12 @@ class _Run:
 
     def validator(self, module: ModuleOp, examples: Sequence[torch.Tensor | None]) -> Validator:
         from compiler.validation.observe import has_memory
+        from compiler.validation.outside import refuse_outside
         from compiler.validation.validator import Validator, entry
 
         with self.timed("validate"):
+            if not self.options.trust:
+                refuse_outside(module)
             found = Validator.of(module, examples)
             if has_memory(entry(module)):
                 found.operators(module)
@@ -246,7 +251,7 @@ def _read(path: str) -> bytes:
 
 def _decode(data: bytes, name: str) -> str:
     try:
-        return data.decode("utf-8")
+        return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1

@@ -170,8 +170,12 @@ def geometry(handle: MemRefType) -> Geometry:
 def _geometry(handle: MemRefType) -> Geometry:
     sizes = tuple(DYNAMIC if s == DYNAMIC_INDEX else s for s in handle.get_shape())
     if isinstance(handle.layout, StridedLayoutAttr):
-        strides = tuple(DYNAMIC if s is None else s for s in handle.layout.get_strides())
-        offset = handle.layout.get_offset()
+        told, offset = tuple(handle.layout.get_strides()), handle.layout.get_offset()
+        if len(told) != len(sizes):
+            raise VerifyException(f"a handle with {len(sizes)} sizes has {len(told)} strides")
+        if any(number is not None and number < 0 for number in (*told, offset)):
+            raise VerifyException("a stride or an offset of a handle is negative")
+        strides = tuple(DYNAMIC if s is None else s for s in told)
         return Geometry(sizes, strides, DYNAMIC if offset is None else offset)
     if not isinstance(handle.layout, NoneAttr):
         raise VerifyException(f"the layout of a handle is strided<...>, not {handle.layout}")

@@ -19,7 +19,7 @@ from compiler import compile
 from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.frontend import import_program
 from compiler.frontend.capture import capture
-from compiler.frontend.pt2 import is_arithmetic
+from compiler.frontend.expressions import is_arithmetic
 from compiler.frontend.sources import node_source
 
 
@@ -258,13 +258,23 @@ def rewritten(folder, change) -> str:
     return path
 
 
-def test_an_expression_that_is_code_is_refused(tmp_path) -> None:
+ENDLESS = (
+    "9**9**9", "Pow(9, Pow(9, 9))", "2**(2**40)", "Float('1e99999999')", "Integer(10)**Integer(10)**Integer(10)",
+    "Rational('1e9999999')", "((((9**60)**60)**60)**60)**60", "1 << 10**9", "9^9^9", "1e-99999999", "s0**s1",
+    "Float('1', precision=10**9)", "Float('1', 1000000000)", "'s0' * 999999999999", "PowByNatural(2, 1099511627776)",
+    "Rational(9**60, 1)**60", "(s0 + s1 + s2 + s3 + 1)**64", "*".join(["(s0 + s1)"] * 40), "9" * 30, "+".join(["s0"] * 9000),
+)  # fmt: skip
+"""Arithmetic that has no end, or numbers that no memory holds."""
+
+
+@pytest.mark.parametrize("expression", ["__import__('os').getcwd()", *ENDLESS[:6]])
+def test_an_expression_that_is_code_is_refused(tmp_path, expression) -> None:
     def change(name, data):
         if not name.endswith("models/model.json"):
             return data
         model = json.loads(data)
         sizes = next(iter(model["graph_module"]["graph"]["tensor_values"].values()))["sizes"]
-        sizes[0] = {"as_expr": {"expr_str": "__import__('os').getcwd()", "hint": None}}
+        sizes[0] = {"as_expr": {"expr_str": expression, "hint": None}}
         return json.dumps(model)
 
     with pytest.raises(CompileError, match="more than arithmetic"):
@@ -316,6 +326,11 @@ def test_files_that_are_something_else(tmp_path) -> None:
         ("[x for x in s0]", False),
         ("open('s0')", False),
         ("Symbol('a b')", False),
+        ("Pow(Symbol('s0', integer=True), Integer(2))", True),
+        ("Mul(Rational(1, 2), Pow(Add(Symbol('s0'), Integer(1)), Integer(-1)))", True),
+        ("Float('9.9999999999999995e-7', precision=53)", True),
+        ("s0*s1*s2*s3 // 8 + 9223372036854775807", True),
+        *((text, False) for text in ENDLESS),
     ],
 )
 def test_grammar_of_expressions(text: str, allowed: bool) -> None:
@@ -592,3 +607,43 @@ def test_nodes_keep_the_line_of_the_program() -> None:
     graph = capture(lambda x: x + 1, (torch.ones(2),)).graph.graph
     (source,) = (node_source(node) for node in graph.nodes if node.op == "call_function")
     assert source is not None and source.file == __file__
+
+
+def _squared_backward(x: torch.Tensor) -> torch.Tensor:
+    (x * x).sum().backward()
+    return x * 2
+
+
+def _recorded_backward(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        return _squared_backward(x)
+
+
+def test_backward_into_a_tensor_from_outside_is_refused_and_leaves_no_trace() -> None:
+    x, layer = torch.ones(2, requires_grad=True), torch.nn.Linear(2, 1)
+
+    def held(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            layer(x).sum().backward()
+        return x * 2
+
+    with pytest.raises(UnsupportedError, match="none is recorded") as caught:
+        compile(_squared_backward, (x,))
+    assert "torch.func.grad" in caught.value.hint and "dynamo.fx2hlo" in caught.value.hint
+    for program in (_recorded_backward, held):
+        with pytest.raises(UnsupportedError, match="accumulates into `.grad` of a tensor from outside"):
+            compile(program, (x,))
+    assert x.grad is None and layer.weight.grad is None
+
+
+def test_gradients_inside_a_program() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (leaf**3).sum().backward()
+            assert leaf.grad is not None
+            return leaf.grad + torch.autograd.grad((leaf**2).sum(), leaf)[0]
+
+    x = torch.tensor([1.0, 2.0])
+    assert compile(inner, (x,))(x).tolist() == [5, 16]
+    assert compile(torch.func.grad(lambda z: (z**3).sum()), (x,))(x).tolist() == [3, 12]

@@ -51,6 +51,11 @@ def test_prints_the_program(good: str, capsys: pytest.CaptureFixture[str]) -> No
     assert said.err == ""
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([write(tmp_path, b"\xef\xbb\xbf" + GOOD.encode())]) == 0
+    assert capsys.readouterr().out.count("aten.neg.default") == 2
+
+
 def test_runs_passes(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([good, "-p", "remove-dead-values"]) == 0
     assert capsys.readouterr().out.count("aten.neg.default") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import programs  # pyright: ignore[reportAttributeAccessIssue]
 import pytest
@@ -15,8 +16,10 @@ from compiler.errors import CompileError, ValidationError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.reference import entry
+from compiler.validation.ambiguous import undetermined
 from compiler.validation.inputs import arguments_of, copies
 from compiler.validation.observe import observe, tensor_difference
+from compiler.validation.outside import _reason
 from compiler.validation.validator import Validator
 
 NAMESPACE = "fx2hlo_validation"
@@ -48,6 +51,8 @@ def hidden() -> torch.library.Library:
         lambda x: x.t().clone(),
         lambda x: torch.empty_like(x.t(), memory_format=torch.contiguous_format),
     )
+    define("widens(Tensor x) -> Tensor", lambda x: x.double(), lambda x: torch.empty_like(x))
+    define("beside(Tensor x) -> Tensor", lambda x: x.as_strided((99,), (1,), 0).sum(), lambda x: x.new_empty(()))
     define("honest(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x))
     return library  # never taken away: PyTorch's handles on its operators would be left dangling
 
@@ -78,6 +83,49 @@ def test_an_operator_that_hides_what_it_does_is_named(hidden: torch.library.Libr
 def test_an_operator_whose_fake_kernel_has_other_strides_is_named(hidden: torch.library.Library) -> None:
     with pytest.raises(ValidationError, match=r"turns.default gives result 0 .* strides \[1, 3\]"):
         compiler.compile(lambda x: torch.ops.fx2hlo_validation.turns(x), (torch.ones(2, 3),), validate=True)
+
+
+def test_an_operator_whose_fake_kernel_has_another_dtype_is_named(hidden: torch.library.Library) -> None:
+    with pytest.raises(
+        ValidationError, match=r"widens.default gives result 0 the dtype torch.float64; its fake"
+    ) as caught:
+        compiler.compile(lambda x: torch.ops.fx2hlo_validation.widens(x), (torch.ones(2, 3),), validate=True)
+    assert "agree with the real one" in caught.value.hint
+
+
+def test_an_operator_that_reads_beside_its_operand_is_named(hidden: torch.library.Library) -> None:
+    rows = torch.ones(200)
+    with pytest.raises(CompileError, match=r"beside.default fails: RuntimeError: setStorage") as caught:
+        compiler.compile(lambda x: torch.ops.fx2hlo_validation.beside(x) + 1, (rows[:4],), validate=True)
+    assert caught.value.location.startswith(__file__) and "memory that its operands show" in caught.value.hint
+
+
+def test_inputs_that_a_check_in_the_graph_refuses_are_not_tried() -> None:
+    """Near an example that has a Cholesky factor there are matrices that have none."""
+    compiler.compile(lambda x: torch.linalg.cholesky(x), (torch.eye(3),), validate=True)
+
+
+@pytest.mark.parametrize(
+    ("program", "example"),
+    [
+        (lambda x: torch.topk(x, 3), torch.ones(8)),
+        (lambda x: torch.sort(x, descending=True), torch.zeros(40)),
+        (lambda x: torch.empty_like(x), torch.ones(300)),
+    ],
+    ids=["topk", "sort", "empty_like"],
+)
+@pytest.mark.filterwarnings("ignore:validation cannot decide")
+def test_answers_that_are_not_unique_are_no_fault(program: Any, example: torch.Tensor) -> None:
+    compiler.compile(program, (example,), validate=True)
+
+
+def test_what_an_operator_determines_is_told_from_what_it_does_not() -> None:
+    def operator(program: Any) -> str:
+        return undetermined(import_graph(capture(program, (torch.ones(4),))).module)
+
+    assert operator(lambda x: torch.topk(x, 2)[1]) == "aten.topk.default"
+    assert operator(lambda x: torch.topk(x, 2)[0]) == ""
+    assert operator(lambda x: torch.sort(x, stable=True)[1]) == ""
 
 
 @pytest.mark.parametrize("case", programs.CASES[::6], ids=lambda c: c.id)
@@ -129,6 +177,70 @@ def test_a_program_of_text_is_validated(
     said = capsys.readouterr().err
     assert "pass in-place-to-out-of-place: changes what the program computes" in said and "fx.call" in said
     assert not (tmp_path / "none").exists()
+
+
+MAIN = "func.func @main(%a: memref<{sizes}f32> {{alias.root = #alias.root<0, {bytes} bytes>}}) {{\n  func.return\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (MAIN.format(sizes="4x", bytes=999999999999), "they need 999999999999 bytes"),
+        (MAIN.format(sizes="4x", bytes=99999999999999999999999), "they need 99999999999999999999999 bytes"),
+        (MAIN.format(sizes="99999999999x", bytes=399999999996), "they need 399999999996 bytes"),
+        (MAIN.format(sizes="1x" * 5000, bytes=4), "one has 5000 dimensions"),
+    ],
+)
+def test_a_program_too_large_to_run_is_not_validated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    (tmp_path / "p.mlir").write_text(text)
+    assert main([str(tmp_path / "p.mlir"), "--validate", "-o", str(tmp_path / "out")]) == 1
+    assert f"p.mlir:1:1: error: the program cannot be validated, no arguments can be made for it: {message}" in (
+        capsys.readouterr().err
+    )
+
+
+MAKES = """func.func @main() -> memref<16xf32> {{
+  %0 = fx.call {call} effects<> results<fresh> : () -> memref<16xf32>
+  func.return %0 : memref<16xf32>
+}}
+"""
+
+
+def test_validation_of_a_text_touches_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`from_file` with shared memory makes the file it is told of; only a trusted text may do that."""
+    victim = tmp_path / "victim"
+    text = MAKES.format(call=f'"aten.from_file.default"("{victim}", true, 16)')
+    (tmp_path / "p.mlir").write_text(text)
+    assert main([str(tmp_path / "p.mlir"), "--validate", "-o", str(tmp_path / "out")]) == 1
+    assert "p.mlir:2:3: error: validation would run aten.from_file.default" in capsys.readouterr().err
+    assert not victim.exists()
+    assert main([str(tmp_path / "p.mlir"), "--validate", "--trust", "-o", str(tmp_path / "out")]) == 0
+    assert victim.exists()
+
+
+def test_validation_of_a_text_runs_no_custom_operator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hidden: torch.library.Library
+) -> None:
+    operator = torch.ops.fx2hlo_validation.honest.default
+    module = import_graph(capture(lambda x: operator(x), (torch.ones(4),))).module
+    (tmp_path / "p.mlir").write_text(str(module))
+    arguments = [str(tmp_path / "p.mlir"), "--validate", "-o", str(tmp_path / "out")]
+    assert main(arguments) == 1
+    assert "honest.default, which is not PyTorch's own" in capsys.readouterr().err
+    assert main([*arguments, "--trust"]) == 0
+
+
+def test_no_operator_of_pytorch_that_names_a_file_is_run() -> None:
+    """The schemas say so: `filename` is a text in all of them, and none of them takes a tensor."""
+    named = [
+        f"aten.{s.name.removeprefix('aten::')}.{s.overload_name or 'default'}"
+        for s in torch._C._jit_get_all_schemas()
+        if s.name.startswith("aten::") and any("file" in a.name for a in s.arguments)
+    ]
+    assert "aten.from_file.default" in named
+    assert all(_reason(name) for name in named if hasattr(torch.ops.aten, name.split(".")[1]))
 
 
 def test_a_program_that_cannot_run_is_no_failure_of_a_pass() -> None:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import torch
 
 from compiler.errors import CompileError
+from compiler.export.directory import Directory, snapshot
 from compiler.export.elements import DTYPES, ELEMENTS, with_lazy
 from compiler.export.hlo import interface
 from compiler.export.signature import OWN, Signature, Window
@@ -239,11 +240,13 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def read(directory: str | os.PathLike[str]) -> Artifact:
     """The artifact in a directory, checked throughout; CompileError says what is wrong with it."""
-    root = Path(directory)
-    if not root.is_dir():
-        raise CompileError(f"{root} is not a directory")
+    return snapshot(Path(directory), _read)
+
+
+def _read(directory: Directory) -> Artifact:
+    root = directory.root
     try:
-        text = _get(root, INDEX).decode()
+        text = directory.read(INDEX).decode()
     except UnicodeDecodeError as error:
         raise CompileError(f"{root / INDEX} is not text") from error
     node = Node.parse(text, INDEX)
@@ -257,17 +260,17 @@ def read(directory: str | os.PathLike[str]) -> Artifact:
     weights = document["weights"].choice(("include", "omit"))
     files = {name: entry.record(("bytes", "sha256")) for name, entry in document["files"].table().items()}
     signature = signature_from_json(document)
-    hlo = bytes(_checked(root, HLO, files, document["files"]))
+    hlo = bytes(_checked(directory, HLO, files, document["files"]))
     parts = interface(hlo)
     if (parts.parameters, parts.results) != (signature.parameters, signature.results):
         raise CompileError(f"{HLO} and {INDEX} disagree on parameters or results")
     if set(parts.aliases) != set(signature.aliases):
         raise CompileError(f"{HLO} and {INDEX} disagree on the alias table")
     try:
-        stablehlo = _checked(root, STABLEHLO, files, document["files"]).decode()
+        stablehlo = _checked(directory, STABLEHLO, files, document["files"]).decode()
     except UnicodeDecodeError as error:
         raise CompileError(f"{root / STABLEHLO} is not text") from error
-    state = _read_state(root, document["state"], files, document["files"])
+    state = _read_state(directory, document["state"], files, document["files"])
     owned = {b.name: b for b in signature.bindings if b.kind != "input"}
     for name in state:
         if name not in owned:
@@ -278,7 +281,9 @@ def read(directory: str | os.PathLike[str]) -> Artifact:
     return Artifact(signature, hlo, stablehlo, state)
 
 
-def _read_state(root: Path, node: Node, files: dict[str, dict[str, Node]], listed: Node) -> dict[str, torch.Tensor]:
+def _read_state(
+    directory: Directory, node: Node, files: dict[str, dict[str, Node]], listed: Node
+) -> dict[str, torch.Tensor]:
     storages: dict[str, torch.UntypedStorage] = {}
     state: dict[str, torch.Tensor] = {}
     for entry in node.array():
@@ -290,7 +295,7 @@ def _read_state(root: Path, node: Node, files: dict[str, dict[str, Node]], liste
         if file != f"state/{number}.bin" or not (number.isascii() and number.isdigit()):
             raise parts["file"].error(f"{file!r} is not the name of a state file")
         if file not in storages:
-            data = _checked(root, file, files, listed)
+            data = _checked(directory, file, files, listed)
             memory = torch.empty(len(data), dtype=torch.uint8)
             if data:
                 memory.copy_(torch.frombuffer(data, dtype=torch.uint8))
@@ -308,28 +313,14 @@ def _read_state(root: Path, node: Node, files: dict[str, dict[str, Node]], liste
     return state
 
 
-def _checked(root: Path, name: str, files: dict[str, dict[str, Node]], listed: Node) -> bytearray:
+def _checked(directory: Directory, name: str, files: dict[str, dict[str, Node]], listed: Node) -> bytearray:
     """The contents of a file that the index lists, if they are the ones it was written with."""
     if name not in files:
         raise listed.error(f"{name!r} is not listed")
-    data = _get(root, name)
+    data = directory.read(name)
     size, digest = files[name]["bytes"].integer(), files[name]["sha256"].text()
     if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
         raise CompileError(
-            f"{root / name} is damaged: it is not the file that was saved", hint="save the artifact again"
+            f"{directory.root / name} is damaged: it is not the file that was saved", hint="save the artifact again"
         )
     return data
-
-
-def _get(root: Path, name: str) -> bytearray:
-    path = root / name
-    try:
-        if not path.resolve().is_relative_to(root.resolve()):
-            raise CompileError(f"{path} leads out of the artifact")
-        data = bytearray(path.stat().st_size)
-        with open(path, "rb") as file:
-            if file.readinto(data) != len(data) or file.read(1):
-                raise CompileError(f"{path} changed while it was read")
-        return data
-    except OSError as error:
-        raise CompileError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,7 +1,7 @@
 """A saved artifact is consistent: every table of its index against the others, against its HLO bytes, and its files.
 
-Nothing of the writer is used: the index is read as plain JSON and the HLO by `compiler.export.decoder`. Nothing in the
-directory is executed.
+Nothing of the writer is used: the index is read as plain JSON and the HLO by `compiler.export.decoder`. Afterwards the
+artifact is read as `compiler.load` reads it, so that one called sound is one that loads. Nothing in the directory is executed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import CompileError
+from compiler.export.artifact import read
 from compiler.export.decoder import DecodeError, Interface, check_module
+from compiler.export.directory import Directory, snapshot
 
 _BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1,
@@ -27,12 +29,24 @@ _HLO = "model.hlo_module.pb"
 def check_artifact(directory: str | os.PathLike[str]) -> str:
     """A report of an artifact in which everything agrees; CompileError says what does not."""
     root = Path(directory)
+    report = snapshot(root, _report)
     try:
-        index = json.loads((root / "aliases.json").read_text())
-        hlo = (root / _HLO).read_bytes()
-        return _Check(root, index, hlo).run()
-    except CompileError:
-        raise
+        read(root)
+    except CompileError as error:
+        raise _fault(root, error.message) from None
+    return report
+
+
+def _report(directory: Directory) -> str:
+    root = directory.root
+    try:
+        index = json.loads(directory.read("aliases.json"))
+        hlo = bytes(directory.read(_HLO))
+        return _Check(directory, index, hlo).run()
+    except CompileError as error:
+        if error.location:
+            raise
+        raise _fault(root, error.message) from None
     except DecodeError as error:
         raise _fault(root, f"{_HLO}: {error}") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -46,8 +60,8 @@ def _fault(root: Path, message: str) -> CompileError:
 
 
 class _Check:
-    def __init__(self, root: Path, index: dict[str, Any], hlo: bytes):
-        self.root, self.index, self.hlo = root, index, hlo
+    def __init__(self, directory: Directory, index: dict[str, Any], hlo: bytes):
+        self.directory, self.root, self.index, self.hlo = directory, directory.root, index, hlo
         self.arguments: list[dict[str, Any]] = index["arguments"]
         self.plan: list[dict[str, Any]] = index["plan"]
 
@@ -73,9 +87,7 @@ class _Check:
         there = {str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file()} - {"aliases.json"}
         self.require(there == set(listed), f"files listed and files there differ in {sorted(there ^ set(listed))}")
         for name, entry in listed.items():
-            path = self.root / name
-            self.require(path.resolve().is_relative_to(self.root.resolve()), f"{name!r} leads out of the artifact")
-            data = path.read_bytes()
+            data = self.directory.read(name)
             same = (len(data), hashlib.sha256(data).hexdigest()) == (entry["bytes"], entry["sha256"])
             self.require(same, f"{name!r} is not the file that was saved")
 
@@ -165,6 +177,9 @@ class _Check:
                 leaf is None or leaf in range(len(self.plan)), f"a leaf of the result is output {leaf} of the plan"
             )
         io_map = {int(k): v for k, v in self.index["io_map"].items()}
+        written = {n for n, a in enumerate(self.arguments) if a["written"]}
+        missing = written - set(io_map.values())
+        self.require(not missing, f"io_map does not name argument {min(missing, default=0)}, which is written")
         for number, leaf in enumerate(leaves):
             if number in io_map:
                 argument = io_map[number]

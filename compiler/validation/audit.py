@@ -13,16 +13,18 @@ import torch
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from compiler.errors import ValidationError
+from compiler.errors import CompileError, ValidationError
 from compiler.locations import source_of
 from compiler.reference import entry, run_handles
+from compiler.torch_types import DTYPES
 from compiler.validation.inputs import copies
 from compiler.validation.observe import SEED, tensor_difference
 from dialects.alias import ResultAlias
 from dialects.calls import HandleCall
-from dialects.types import geometry
+from dialects.types import element_name, geometry
 
 IMPORT = "import"
+AGREE = "make the fake (meta) kernel of the operator agree with the real one"
 
 
 def audit(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
@@ -35,13 +37,25 @@ def audit(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
     watcher = _Auditor(entry(module).body.block.args, own)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        run_handles(module, own, watcher)
+        try:
+            run_handles(module, own, watcher)
+        except CompileError:
+            raise
+        except Exception as error:
+            if watcher.running is None:
+                raise
+            raise _fault(
+                watcher.running,
+                f"fails, or leaves operands that cannot be read: {type(error).__name__}: {str(error).splitlines()[0]}",
+                "an operator may touch the memory that its operands show, and leaves their storages as large as they are",
+            ) from error
 
 
 class _Auditor:
     """Remembers the storage of every handle; storages stay alive, so that their identities stay theirs."""
 
     def __init__(self, handles: Sequence[SSAValue], arguments: Sequence[torch.Tensor]):
+        self.running: HandleCall | None = None
         self.storages: dict[int, str] = {}
         self.alive: list[torch.UntypedStorage] = []
         for handle, tensor in zip(handles, arguments, strict=True):
@@ -55,6 +69,7 @@ class _Auditor:
 
     def __call__(self, op: Operation, operands: Sequence[Any]) -> Callable[[Sequence[torch.Tensor]], None]:
         assert isinstance(op, HandleCall)
+        self.running = op
         written = op.effects.writes()
         before = {
             n: t.clone()
@@ -117,7 +132,13 @@ class _Auditor:
     def geometry(self, op: HandleCall, number: int, result: torch.Tensor) -> None:
         """Sizes and the strides that are ever taken are those of the type."""
         kind = op.outs[number].type
-        if not isinstance(kind, MemRefType) or not geometry(kind).static:
+        if not isinstance(kind, MemRefType):
+            return
+        if result.dtype != (promised := DTYPES[element_name(kind.element_type)]):
+            raise _fault(
+                op, f"gives result {number} the dtype {result.dtype}; its fake kernel promised {promised}", AGREE
+            )
+        if not geometry(kind).static:
             return
         window = geometry(kind)
         have = [(n, s) for n, s in zip(result.shape, result.stride(), strict=True) if n > 1]
@@ -127,13 +148,19 @@ class _Auditor:
                 op,
                 f"gives result {number} sizes {list(result.shape)} and strides {list(result.stride())}; its fake kernel "
                 f"promised {list(window.sizes)} and {list(window.strides)}",
-                "make the fake (meta) kernel of the operator agree with the real one",
+                AGREE,
             )
 
 
 def _fault(op: HandleCall, message: str, hint: str) -> ValidationError:
     location, node = source_of(op)
-    return ValidationError(f"{op.target.data} {message}", pass_name=IMPORT, location=location, node=node, hint=hint)
+    return ValidationError(
+        f"{op.target.data} {message}",
+        pass_name=IMPORT,
+        location=location,
+        node=node,
+        hint=hint,
+    )
 
 
 __all__ = ["IMPORT", "audit"]

@@ -10,11 +10,41 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from compiler.errors import ValidationError
+from compiler.errors import CompileError, ValidationError
 from compiler.frontend.inputs import Captured
 from compiler.program import Program
-from compiler.validation.inputs import copies
+from compiler.validation.ambiguous import UNINITIALISED
+from compiler.validation.inputs import Arguments, copies
 from compiler.validation.observe import SEED, difference, observe, observed
+
+
+def suitable(captured: Captured, imported: Program, rounds: Sequence[Arguments]) -> list[Arguments]:
+    """The arguments that the captured graph runs on, checked on each.
+
+    A graph may hold checks of its data that are no part of the program, such as that a factorisation exists: arguments
+    which fail one are no inputs of the program.
+
+    Raises:
+        ValidationError: the graph and its import do different things.
+        CompileError: the graph runs on none of the arguments.
+    """
+    kept: list[Arguments] = []
+    reason: Exception | None = None
+    for arguments in rounds:
+        try:
+            check_import(captured, imported, arguments)
+        except (CompileError, MemoryError):
+            raise
+        except Exception as error:
+            reason = error
+            continue
+        kept.append(arguments)
+    if not kept:
+        raise CompileError(
+            f"the program cannot be validated, it fails on its example inputs: {type(reason).__name__}: {reason}",
+            hint="give example inputs that it runs on",
+        )
+    return kept
 
 
 def check_import(captured: Captured, imported: Program, arguments: Sequence[torch.Tensor]) -> None:
@@ -31,11 +61,18 @@ def check_import(captured: Captured, imported: Program, arguments: Sequence[torc
             target.copy_(value)
     wanted = [leaf.index for leaf in captured.out_leaves if leaf.is_tensor] + list(captured.rebound.values())
     tensors = [outputs[n] for n in wanted if isinstance(outputs[n], torch.Tensor)]
-    if found := difference(observed(tensors, own), observe(imported.module, arguments)):
+    found = difference(observed(tensors, own), observe(imported.module, arguments))
+    if found and not _reads_garbage(captured.graph):
         raise ValidationError(
             f"the imported program does something else than the captured graph: {found.text}", pass_name="import",
             hint="this is a fault of the compiler; report it with the program",
         )  # fmt: skip
+
+
+def _reads_garbage(graph: fx.GraphModule) -> bool:
+    """Whether the graph makes memory without writing it, which has other contents in every run."""
+    packets = (getattr(node.target, "overloadpacket", None) for node in graph.graph.nodes)
+    return any(packet is not None and packet.__name__ in UNINITIALISED for packet in packets)
 
 
 @contextmanager
@@ -61,4 +98,4 @@ def _replaced(graph: fx.GraphModule, held: dict[int, torch.Tensor]) -> Iterator[
             table[name] = value
 
 
-__all__ = ["check_import"]
+__all__ = ["check_import", "suitable"]

@@ -6,6 +6,7 @@ elements are changed. Without an example, integers come from a range so small th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,8 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from compiler.errors import CompileError
+from compiler.locations import place_of
 from compiler.torch_types import DTYPES
 from dialects.alias import Bindings, Root
 from dialects.types import Geometry, element_name, geometry, lazy_bits
@@ -23,6 +26,8 @@ _Argument = tuple[int, str, Geometry, str, int]
 
 _MOST_IN_FRONT = 1 << 26
 """Bytes of a storage in front of a root that are allocated again; nobody reads them."""
+
+_MOST_DIMENSIONS = 64
 
 _PADDING = 64
 """Bytes behind every storage, so that a program which reads too far is found by its result and not by a crash."""
@@ -41,6 +46,7 @@ def arguments_of(
     windows = _windows(function)
     known = list(examples) or [None] * len(windows)
     bases = _bases(windows, known)
+    _require_fitting(function, windows)
     memory: dict[int, torch.UntypedStorage] = {}
     arguments: Arguments = []
     for (root, element, window, lazy, size), example in zip(windows, known, strict=True):
@@ -52,6 +58,24 @@ def arguments_of(
         _fill(plain, window, memory[root], example, generator, integers if seed >= 0 else 1, perturb=seed >= 0)
         arguments.append(with_lazy(plain, lazy))
     return arguments
+
+
+def _require_fitting(function: FuncOp, windows: Sequence[_Argument]) -> None:
+    """Refuse arguments that PyTorch or this machine cannot hold, before a word of them is written."""
+    needed = sum({root: size for root, _, _, _, size in windows}.values())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    rank = max((len(window.sizes) for _, _, window, _, _ in windows), default=0)
+    if needed > memory or rank > _MOST_DIMENSIONS:
+        why = (
+            f"they need {needed} bytes, the machine has {memory}"
+            if needed > memory
+            else f"one has {rank} dimensions, and PyTorch's tensors at most {_MOST_DIMENSIONS}"
+        )
+        raise CompileError(
+            f"the program cannot be validated, no arguments can be made for it: {why}",
+            location=place_of(function),
+            hint="leave validation out",
+        )
 
 
 def _bases(windows: Sequence[_Argument], examples: Sequence[torch.Tensor | None]) -> dict[int, int]:

@@ -226,11 +226,36 @@ def _broken_json(rng: random.Random, data: bytes) -> bytes:
     return json.dumps(tree).encode()
 
 
+_ENDLESS = (
+    "9**9**9", "Pow(9, Pow(9, 9))", "2**(2**40)", "Float('1e99999999')", "Rational('1e9999999')", "1 << 10**9", "9^9^9",
+    "Integer(10)**Integer(10)**Integer(10)", "(s0 + s1 + s2 + 1)**64", "((9**60)**60)**60", "Float('1', precision=10**9)",
+)  # fmt: skip
+
+
+def _endless(rng: random.Random, data: bytes) -> bytes:
+    """A symbolic size whose value nobody could wait for, in the place of one in a JSON document."""
+    tree = json.loads(data)
+    stack, sizes = [tree], list[dict[str, Any]]()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            if "as_int" in node:
+                sizes.append(node)
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+    if sizes:
+        chosen = rng.choice(sizes)
+        del chosen["as_int"]
+        chosen["as_expr"] = {"expr_str": rng.choice(_ENDLESS), "hint": None}
+    return json.dumps(tree).encode()
+
+
 def _broken_zip(rng: random.Random, source: Path, target: Path) -> None:
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         names = old.namelist()
         chosen = rng.choice(names)
-        action = rng.choice(("bytes", "bytes", "json", "json", "drop", "rename", "twice"))
+        action = rng.choice(("bytes", "bytes", "json", "json", "endless", "drop", "rename", "twice"))
         for name in names:
             data = old.read(name)
             if name == chosen and action == "drop":
@@ -239,6 +264,8 @@ def _broken_zip(rng: random.Random, source: Path, target: Path) -> None:
                 data = _broken_bytes(rng, data)
             if name.endswith(".json") and action == "json" and rng.random() < 0.7:
                 data = _broken_json(rng, data)
+            if name.endswith(".json") and action == "endless":
+                data = _endless(rng, data)
             new.writestr(name if name != chosen or action != "rename" else "../" + name, data)
             if name == chosen and action == "twice":
                 new.writestr(name + rng.choice((".pt", "_", "/x")), _broken_bytes(rng, data or b"x"))

@@ -223,3 +223,18 @@ func.func @not_an_argument(%x: memref<4xf32>) {
   fx.call "aten.neg.default"(%x, ?) effects<> results<> : (memref<4xf32>) -> ()
   func.return
 }
+// -----
+// expected-error @below {{a handle with 2 sizes has 1 strides}}
+func.func @strides_of_another_rank(%x: memref<2x2xf32, strided<[1]>>) {
+  func.return
+}
+// -----
+// expected-error @below {{a stride or an offset of a handle is negative}}
+func.func @negative_stride(%x: memref<2xf32, strided<[-1]>>) {
+  func.return
+}
+// -----
+// expected-error @below {{a stride or an offset of a handle is negative}}
+func.func @negative_offset(%x: memref<2xf32, strided<[1], offset: -4>>) {
+  func.return
+}
