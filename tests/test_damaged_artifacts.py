@@ -127,6 +127,71 @@ def no_opcode(module: Any) -> None:
     of_opcode(module, "scatter").opcode = ""
 
 
+def unknown_opcode(module: Any) -> None:
+    of_opcode(module, "scatter").opcode = "frobnicate"
+
+
+def operand_removed(module: Any) -> None:
+    del of_opcode(module, "add").operand_ids[1]
+
+
+def sum_of_other_elements(module: Any) -> None:
+    of_opcode(module, "add").shape.element_type = 4  # s32
+
+
+def sum_of_wider_elements(module: Any) -> None:
+    of_opcode(module, "add").shape.element_type = 12  # f64
+
+
+def sum_of_another_shape(module: Any) -> None:
+    of_opcode(module, "add").shape.dimensions[:] = [6, 8]
+
+
+def sum_and_root_of_another_shape(module: Any) -> None:
+    """What the program says, the root and the operand agree; the instruction cannot give it."""
+    add = of_opcode(module, "add")
+    shapes = (*root(module).shape.tuple_shapes, *module.host_program_shape.result.tuple_shapes)
+    for shape in (add.shape, *(s for s in shapes if s.dimensions[:] == [6, 4])):
+        shape.dimensions[:] = [6, 8]
+
+
+def reshape_that_loses_elements(module: Any) -> None:
+    add = of_opcode(module, "add")
+    add.opcode = "reshape"
+    del add.operand_ids[1]
+    add.shape.dimensions[:] = [6, 2]
+
+
+def root_of_other_operands(module: Any) -> None:
+    ids = root(module).operand_ids
+    ids[0], ids[1] = ids[1], ids[0]
+
+
+def root_of_fewer_operands(module: Any) -> None:
+    del root(module).operand_ids[0]
+
+
+def instructions_of_one_name(module: Any) -> None:
+    for instruction in entry(module).instructions:
+        instruction.name = "x"
+
+
+def computations_of_one_name(module: Any) -> None:
+    module.computations[0].name = module.computations[1].name = module.entry_computation_name
+
+
+def another_entry_name(module: Any) -> None:
+    module.entry_computation_name = "other"
+
+
+def memory_space(module: Any) -> None:
+    of_opcode(module, "add").shape.layout.MergeFromString(b"\x40\x05")  # field 8, memory_space: 5
+
+
+def memory_space_of_a_result(module: Any) -> None:
+    module.host_program_shape.result.tuple_shapes[0].layout.MergeFromString(b"\x40\x05")
+
+
 def groups_in_the_newer_field(module: Any) -> None:
     of_opcode(module, "add").collective_device_list.replica_groups.add(replica_ids=[0])
 
@@ -191,6 +256,20 @@ DAMAGE: list[tuple[Callable[[Any], None], str]] = [
     (result_that_the_root_does_not_give, "the root is not what the program shape says"),
     (element_type_of_no_tensor, "parameter 2 has element type type 99"),
     (no_opcode, "has no opcode"),
+    (unknown_opcode, "has the unknown opcode frobnicate"),
+    (operand_removed, "of opcode add, has 1 operands, not 2"),
+    (sum_of_other_elements, "gives s32[6,4], which add of (f32[6,4], f32[6,4]) does not"),
+    (sum_of_wider_elements, "gives f64[6,4], which add of"),
+    (sum_of_another_shape, "gives f32[6,8], which add of"),
+    (sum_and_root_of_another_shape, "gives f32[6,8], which add of"),
+    (reshape_that_loses_elements, "gives f32[6,2], which reshape of (f32[6,4]) does not"),
+    (root_of_other_operands, "which tuple of"),
+    (root_of_fewer_operands, "which tuple of"),
+    (instructions_of_one_name, "have one name"),
+    (computations_of_one_name, "two computations have one name"),
+    (another_entry_name, "not other"),
+    (memory_space, "has a layout with a memory space, tiles or padding"),
+    (memory_space_of_a_result, "result 0 has a layout with a memory space"),
     (groups_in_the_newer_field, "has collective_device_list, which older readers skip"),
     (schedule, "it has a schedule"),
     (donor, "it has buffer donors"),
@@ -225,6 +304,22 @@ def test_damaged_bytes_are_rejected(
     said = capsys.readouterr()
     assert reason in said.err
     assert not said.out
+
+
+@pytest.mark.parametrize("stride", [[1, 8], [4, 2], [8, 1]])
+def test_strides_that_the_memory_does_not_have_are_rejected(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], stride: list[int]
+) -> None:
+    for path in sound.rglob("*"):
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    index = json.loads((tmp_path / "aliases.json").read_text())
+    (cache,) = (entry for entry in index["arguments"] if entry["size"] == [8, 4])
+    cache["stride"] = stride
+    (tmp_path / "aliases.json").write_text(json.dumps(index))
+    assert main(["--check-artifact", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "the strides of 'k' do not give" in said or "reaches byte" in said
 
 
 def test_there_are_enough() -> None:

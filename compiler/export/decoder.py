@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from compiler.export.hlo_reader import Computation, DecodeError, HloModule, Instruction, Shape, read_module
+from compiler.export.hlo_rules import check_types
 
 _ELEMENTS = {
     "pred": "i1", "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "ui8", "u16": "ui16", "u32": "ui32",
@@ -47,6 +48,10 @@ def check_module(data: bytes) -> Interface:
     for computation in module.computations:
         _check_computation(computation, seen, instructions)
     _require(module.entry_id in seen, "the entry computation is not there")
+    said = f"the entry computation is called {module.entry.name}, not {module.entry_name}"
+    _require(module.entry.name == module.entry_name, said)
+    names = [computation.name for computation in module.computations]
+    _require(len(set(names)) == len(names), "two computations have one name")
     parameters = [_tensor(s, f"parameter {n}") for n, s in enumerate(module.parameters)]
     results = [_tensor(s, f"result {n}") for n, s in enumerate(module.results)]
     _check_entry(module, parameters, results)
@@ -58,16 +63,20 @@ def _check_computation(computation: Computation, seen: set[int], instructions: s
     _require(
         0 < computation.id < _LIMIT and computation.id not in seen, f"computation {name} has the id {computation.id}"
     )
-    local: set[int] = set()
+    local: dict[int, Shape] = {}
+    names = [instruction.name for instruction in computation.instructions]
+    _require(len(set(names)) == len(names), f"two instructions of computation {name} have one name")
     for instruction in computation.instructions:
         _check_instruction(instruction, local, seen, instructions)
-        local.add(instruction.id)
+        local[instruction.id] = instruction.shape
         instructions.add(instruction.id)
     _require(computation.root in local, f"the root of computation {name} is not in it")
     seen.add(computation.id)
 
 
-def _check_instruction(instruction: Instruction, local: set[int], seen: set[int], instructions: set[int]) -> None:
+def _check_instruction(
+    instruction: Instruction, local: dict[int, Shape], seen: set[int], instructions: set[int]
+) -> None:
     label, number = f"instruction {instruction.name}", instruction.id
     _require(0 < number < _LIMIT and number not in instructions, f"{label} has the id {number}")
     _require(bool(instruction.opcode), f"{label} has no opcode")
@@ -79,6 +88,7 @@ def _check_instruction(instruction: Instruction, local: set[int], seen: set[int]
         _require(False, f"{label} has {what}, which older readers skip")
     for array in instruction.shape.arrays():
         _check_layout(array, label)
+    check_types(instruction, [local[operand] for operand in instruction.operands])
 
 
 def _check_entry(module: HloModule, parameters: list[Tensor], results: list[Tensor]) -> None:
@@ -134,6 +144,7 @@ def _check_layout(array: Shape, what: str) -> None:
     _require(not any(array.dynamic), f"{what} has a dynamic dimension")
     natural = tuple(range(rank - 1, -1, -1))
     _require((array.minor_to_major or ()) == natural, f"{what} has a layout that is not row-major")
+    _require(not array.placed, f"{what} has a layout with a memory space, tiles or padding")
 
 
 def _require(condition: bool, message: str) -> None:

@@ -30,10 +30,13 @@ class DecodeError(ValueError):
 
 @dataclass(frozen=True)
 class Shape:
+    """`placed`: its layout says more than an order: a memory space, tiles, or another size of elements."""
+
     element: str
     dimensions: tuple[int, ...] = ()
     parts: tuple[Shape, ...] = ()
     minor_to_major: tuple[int, ...] | None = None
+    placed: bool = False
     dynamic: tuple[bool, ...] = ()
 
     def arrays(self) -> Iterator[Shape]:
@@ -72,6 +75,7 @@ class Instruction:
     predecessors: tuple[int, ...]
     called: tuple[int, ...]
     parameter: int
+    tuple_index: int
     source: str
     custom_call_target: str
     backend_config: str
@@ -108,6 +112,7 @@ class Alias:
 @dataclass(frozen=True)
 class HloModule:
     name: str
+    entry_name: str
     computations: tuple[Computation, ...]
     entry_id: int
     parameters: tuple[Shape, ...]
@@ -232,6 +237,7 @@ def read_module(data: bytes) -> HloModule:
         raise DecodeError("no computation in it")
     return HloModule(
         name=_text(found, 1),
+        entry_name=_text(found, 2),
         computations=tuple(_computation(c) for c in _messages(found, 3)),
         entry_id=_number(found, 6),
         parameters=tuple(_shape(s) for s in _messages(program, 1)),
@@ -247,10 +253,12 @@ def read_module(data: bytes) -> HloModule:
 
 def _shape(found: Fields) -> Shape:
     number = _number(found, 2)
-    layout = _numbers(_message(found, 5), 1) if 5 in found else None
+    layout = _message(found, 5)
+    placed = any(field not in (1, 16) for field in layout) or _number(layout, 16) > 1
+    order = _numbers(layout, 1) if 5 in found else None
     return Shape(
         ELEMENT_TYPES.get(number, f"type {number}"), _numbers(found, 3), tuple(_shape(s) for s in _messages(found, 4)),
-        layout, tuple(bool(d) for d in _numbers(found, 6)),
+        order, placed, tuple(bool(d) for d in _numbers(found, 6)),
     )  # fmt: skip
 
 
@@ -272,6 +280,7 @@ def _instruction(found: Fields) -> Instruction:
         predecessors=_numbers(found, 37),
         called=_numbers(found, 38),
         parameter=_number(found, 9),
+        tuple_index=_number(found, 13),
         source=f"{file}:{line}" if file else "",
         custom_call_target=_text(found, 28),
         backend_config=_text(found, 43),

@@ -127,6 +127,20 @@ class _Check:
                     entry["written"] == (parameter in aliased), f"argument {name!r} is {said}, against the alias table"
                 )
         self.require(bound == set(range(len(interface.parameters))), "a parameter holds no argument")
+        for number, kind in enumerate(interface.parameters):
+            self.shape_of_memory(number, kind.shape)
+
+    def shape_of_memory(self, number: int, shape: tuple[int, ...]) -> None:
+        """A parameter of several dimensions has those of an argument that is all of it, in the order of its strides."""
+        if len(shape) < 2 or 0 in shape:
+            return
+        inside = [entry for entry in self.arguments if entry["parameter"] == number]
+        orders = [_memory_order(entry["size"], entry["stride"]) for entry in inside]
+        names = " and ".join(repr(entry["name"]) for entry in inside)
+        self.require(
+            [n for n in shape if n != 1] in orders,
+            f"parameter {number} has the shape {list(shape)}, which the strides of {names} do not give",
+        )
 
     def outputs(self, interface: Interface) -> None:
         aliased = {output for output, _ in interface.aliases}
@@ -201,6 +215,17 @@ class _Check:
             same = all(entry[k] == own[k] for k in ("element", "size", "lazy"))
             self.require(same, f"the tensor of {name!r} is not what the argument is")
             self.inside(entry, self.index["files"][entry["file"]]["bytes"], f"the tensor of {name!r}")
+
+
+def _memory_order(sizes: list[int], strides: list[int]) -> list[int] | None:
+    """Sizes but for ones from the outermost in memory inwards; None where elements are not side by side."""
+    found = sorted(((stride, n) for n, stride in zip(sizes, strides, strict=True) if n != 1), reverse=True)
+    step = 1
+    for stride, n in reversed(found):
+        if stride != step:
+            return None
+        step *= n
+    return [n for _, n in found]
 
 
 def _leaves(node: Any) -> Iterator[int | None]:
