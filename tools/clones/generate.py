@@ -57,7 +57,7 @@ class Maker:
         return self.pure(*self.pick())
 
     def clone(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
-        overlapping = bool(shape) and self.random.random() < 0.05
+        overlapping = bool(shape) and self.random.random() < 0.08
         if overlapping:
             node, shape = self.overlapping(node, shape)
             dense = False
@@ -66,11 +66,13 @@ class Maker:
             self.pool.append((made, shape, True))
         else:
             self.pool.append((self.hand.f(A.clone.default, node), shape, dense))
-        if overlapping and self.random.random() < 0.9:
+        if overlapping:
             copy = self.pool[-1][0]
-            self.hand.f(
-                A.add_.Tensor, self.hand.f(A.select.int, copy, 0, self.random.randrange(shape[0])), self.scalar()
-            )
+            if self.random.random() < 0.7:
+                row = self.hand.f(A.select.int, copy, 0, self.random.randrange(shape[0]))
+                self.hand.f(A.add_.Tensor, row, self.scalar())
+            else:
+                self.pool.pop()  # read by its probe only: other results may have its strides, for all that is known
             self.probe(copy)
 
     def overlapping(self, node: fx.Node, shape: tuple[int, ...]) -> tuple[fx.Node, tuple[int, ...]]:
