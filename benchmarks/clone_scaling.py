@@ -5,9 +5,9 @@ PYTHONPATH=. python benchmarks/clone_scaling.py [largest]
 
 from __future__ import annotations
 
+import argparse
 import gc
 import math
-import sys
 import time
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, UnitAttr
@@ -146,4 +146,6 @@ def main(largest: int = 100_000) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("largest", nargs="?", type=int, default=100_000, help="ops of the largest program")
+    main(options.parse_args().largest)

@@ -1,12 +1,12 @@
 """How the passes grow with the program: n pools written once each, and one pool with n writes, views and reads.
 
-    python benchmarks/scaling.py [--sizes 100 200 400 800 1600 3200] [--drop-in]
+    python benchmarks/scaling.py [--sizes 100 200 400 800 1600 3200] [--drop-in] [--runs 1]
 
 With --drop-in: the whole Neuron pipeline instead, pass by pass and then HLO, on the handed graph of n pools, each written
 through two views and read after each write.
 
-CPU time per graph node, the best of two runs. The exponent is the slope of log(time) over log(nodes) over the whole
-range: 1 is linear.
+CPU time per graph node, each row as soon as it is measured; --runs 2 takes the better of two. The exponent is the slope of
+log(time) over log(nodes) over the whole range: 1 is linear.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import fx
 
 from compiler.frontend.capture import capture
@@ -102,29 +100,32 @@ def drop_in(case: Case) -> dict[str, float]:
     return times
 
 
-def grow(make: Callable[[int], Case], run: Callable[[Case], dict[str, float]], sizes: Sequence[int]) -> Table:
-    """Time per node of each stage, the best of two runs, at each size."""
-    nodes, times = [], []
-    run(make(2))  # what is loaded and cached when first needed
+def grow(make: Callable[[int], Case], run: Callable[[Case], dict[str, float]], sizes: Sequence[int], runs: int) -> None:
+    """Print the time per node of each stage, the best of some runs, a row for each size as soon as it is measured."""
+    nodes: list[int] = []
+    times: list[dict[str, float]] = []
+    warm = run(make(2))  # what is loaded and cached when first needed
+    row = "".join(f"{{:>{max(len(stage), 6) + 2}}}" for stage in warm)
+    print(f"{make.__name__}: us of CPU time per node", f"{'n':>8}" + row.format(*warm), sep="\n", flush=True)
     for n in sizes:
         nodes.append(len(make(n)[0].graph.nodes))
-        runs = [run(make(n)) for _ in range(2)]
-        times.append({stage: min(one[stage] for one in runs) for stage in runs[0]})
-    table = Table("stage", *(f"n={n}" for n in sizes), "exponent", title=f"{make.__name__}: us of CPU time per node")
-    for stage in times[0]:
-        cells = [f"{1e6 * t[stage] / count:.0f}" for t, count in zip(times, nodes, strict=True)]
-        slope = math.log(times[-1][stage] / times[0][stage]) / math.log(nodes[-1] / nodes[0])
-        table.add_row(stage, *cells, f"{slope:.2f}")
-    return table
+        measured = [run(make(n)) for _ in range(runs)]
+        times.append({stage: min(one[stage] for one in measured) for stage in warm})
+        print(f"{n:>8}" + row.format(*(f"{1e6 * t / nodes[-1]:.0f}" for t in times[-1].values())), flush=True)
+    if len(sizes) > 1:
+        span = math.log(nodes[-1] / nodes[0])
+        slopes = [math.log(times[-1][stage] / max(times[0][stage], 1e-9)) / span for stage in warm]
+        print("exponent" + row.format(*(f"{slope:.2f}" for slope in slopes)), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 3200])
     parser.add_argument("--drop-in", action="store_true", help="the whole pipeline for the Neuron host")
+    parser.add_argument("--runs", type=int, default=1, help="at each size; the best counts")
     options = parser.parse_args()
     for make in (handed_pools,) if options.drop_in else (separate_pools, one_pool):
-        Console().print(grow(make, drop_in if options.drop_in else once, options.sizes))
+        grow(make, drop_in if options.drop_in else once, options.sizes, options.runs)
 
 
 if __name__ == "__main__":

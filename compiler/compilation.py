@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, UnitAttr
 
@@ -25,6 +26,7 @@ from compiler.random_bits import fresh_seed
 from compiler.reference import entry
 from compiler.runtime.client import compile_options
 from compiler.runtime.executable import Executable
+from compiler.runtime.guards import refuse_overlap_of_storages
 from compiler.targets.neuron import COMMAND_FILE, command_line
 from compiler.targets.neuron import check as check_neuron
 from compiler.targets.neuron_module import finish_for_neuron
@@ -113,6 +115,7 @@ def compile_program(
         stablehlo = checks.lowered(imported.module, lambda module: lower(module, target=target))
     with stages.measure("HLO"):
         signature = signature_of(imported, function)
+        refuse_overlap_of_storages(signature, _examples(captured))
         names = [b.name for b in signature.bindings]
         inputs = [", ".join(names[a] for a in signature.bound(p)) for p in range(len(signature.parameters))]
         proto = to_hlo(stablehlo, inputs, _output_names(signature, inputs) if target == "neuron" else ())
@@ -138,6 +141,13 @@ def compile_program(
     executable.timings, executable.counts = stages.seconds, stages.counts
     checks.executable(executable)
     return executable
+
+
+def _examples(captured: Captured) -> dict[str, torch.Tensor]:
+    """The tensors that the program is compiled for, where they have memory."""
+    return {
+        i.name: i.tensor for i in captured.inputs if i.real and i.tensor is not None and i.tensor.device.type == "cpu"
+    }
 
 
 def _output_names(signature: Signature, parameters: Sequence[str]) -> list[str]:

@@ -6,13 +6,27 @@ does not depend on the rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdsl.utils.exceptions import VerifyException
 
 from compiler.errors import CompileError, UnsupportedError
 from dialects.collective import Partition, verify_partition
+
+_FORM = "give for each group the partition of the world that it is part of: {'tp': [[0, 1], [2, 3]]}"
+
+
+def partitions(groups: Mapping[str, Sequence[Sequence[int]]] | None) -> dict[str, Partition]:
+    """The partition of every process group of a table.
+
+    Raises:
+        CompileError: it is no table, or one of them is no partition.
+    """
+    if groups is not None and not isinstance(groups, Mapping):
+        raise CompileError(f"replica groups are {groups!r}, which is no table of process groups", hint=_FORM)
+    return {name: checked(name, partition) for name, partition in (groups or {}).items()}
 
 
 def checked(name: str, groups: Sequence[Sequence[int]]) -> Partition:
@@ -21,12 +35,23 @@ def checked(name: str, groups: Sequence[Sequence[int]]) -> Partition:
     Raises:
         CompileError: they are no partition of ranks 0..n-1 into groups of one width.
     """
-    found = tuple(sorted((tuple(int(rank) for rank in group) for group in groups), key=lambda group: group[:1]))
+    try:
+        listed = [[_rank(rank) for rank in group] for group in groups]
+    except TypeError:
+        raise CompileError(f"process group {name!r}: {groups!r} is no list of lists of ranks", hint=_FORM) from None
+    found = tuple(sorted(map(tuple, listed), key=lambda group: group[:1]))
     try:
         verify_partition(found)
     except VerifyException as error:
-        raise CompileError(f"process group {name!r}: {error}") from None
+        raise CompileError(f"process group {name!r}: {error}", hint=_FORM) from None
     return found
+
+
+def _rank(value: Any) -> int:
+    """An integer; TypeError for anything else, also for truth values and text."""
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
 
 
 def partition(ranks: Sequence[int], world: int) -> Partition:

@@ -106,10 +106,65 @@ DIFFERENT: dict[str, Callable[[], str]] = {
     "function in the graph": lambda: key(graph(function=torch.mul)),
     "function without a name": lambda: key(graph(function=lambda a, b: a + b)),
     "another function without a name": lambda: key(graph(function=lambda a, b: a - b)),
+    "function that calls functions": lambda: key(graph(function=calls_another)),
+    "function with a set in it": lambda: key(graph(function=lambda a, b: a if "x" in {"x", "y", "z", "u"} else b)),
 }
 
 
-WITHOUT_TEXT = ("configuration object", "object without a text", "function without a name")
+STEP = 1
+
+
+def with_default(value: int) -> Callable[..., Any]:
+    def scaled(a: Any, b: Any, k: int = value) -> Any:
+        return a * k
+
+    return scaled
+
+
+def with_keyword_default(value: int) -> Callable[..., Any]:
+    def scaled(a: Any, b: Any, *, k: int = value) -> Any:
+        return a * k
+
+    return scaled
+
+
+def reads_step(a: Any, b: Any) -> Any:
+    return (lambda c: c + STEP)(a)
+
+
+def calls_another(a: Any, b: Any) -> Any:
+    return reads_step(a, b) if b is not None else calls_another(b, a)
+
+
+def recursive(value: int) -> Callable[..., Any]:
+    def inner(a: Any, b: Any) -> Any:
+        return inner(b, a) if a is None else a * value
+
+    return inner
+
+
+@pytest.mark.parametrize("make", [with_default, with_keyword_default, recursive])
+def test_what_a_function_is_made_with_is_in_it(make: Callable[[int], Callable[..., Any]]) -> None:
+    assert len({key(graph(function=make(value))) for value in (1, 2, 1)}) == 2
+
+
+@pytest.mark.parametrize("function", [reads_step, calls_another])
+def test_globals_that_a_function_reads_are_in_it(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:
+    before = key(graph(function=function))
+    monkeypatch.setitem(globals(), "UNRELATED", 3)
+    assert key(graph(function=function)) == before
+    for value in (2, 1.0, torch.tensor(1)):
+        monkeypatch.setitem(globals(), "STEP", value)
+        assert key(graph(function=function)) != before
+
+
+WITHOUT_TEXT = (
+    "configuration object",
+    "object without a text",
+    "function without a name",
+    "function that calls functions",
+    "function with a set in it",
+)
 
 
 def test_what_changes_the_program() -> None:

@@ -607,3 +607,43 @@ def test_nodes_keep_the_line_of_the_program() -> None:
     graph = capture(lambda x: x + 1, (torch.ones(2),)).graph.graph
     (source,) = (node_source(node) for node in graph.nodes if node.op == "call_function")
     assert source is not None and source.file == __file__
+
+
+def _squared_backward(x: torch.Tensor) -> torch.Tensor:
+    (x * x).sum().backward()
+    return x * 2
+
+
+def _recorded_backward(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        return _squared_backward(x)
+
+
+def test_backward_into_a_tensor_from_outside_is_refused_and_leaves_no_trace() -> None:
+    x, layer = torch.ones(2, requires_grad=True), torch.nn.Linear(2, 1)
+
+    def held(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            layer(x).sum().backward()
+        return x * 2
+
+    with pytest.raises(UnsupportedError, match="none is recorded") as caught:
+        compile(_squared_backward, (x,))
+    assert "torch.func.grad" in caught.value.hint and "dynamo.fx2hlo" in caught.value.hint
+    for program in (_recorded_backward, held):
+        with pytest.raises(UnsupportedError, match="accumulates into `.grad` of a tensor from outside"):
+            compile(program, (x,))
+    assert x.grad is None and layer.weight.grad is None
+
+
+def test_gradients_inside_a_program() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (leaf**3).sum().backward()
+            assert leaf.grad is not None
+            return leaf.grad + torch.autograd.grad((leaf**2).sum(), leaf)[0]
+
+    x = torch.tensor([1.0, 2.0])
+    assert compile(inner, (x,))(x).tolist() == [5, 16]
+    assert compile(torch.func.grad(lambda z: (z**3).sum()), (x,))(x).tolist() == [3, 12]

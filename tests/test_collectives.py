@@ -139,6 +139,13 @@ def test_refused(op, args, message) -> None:
         run(FOURS, op, *args)
 
 
+@pytest.mark.parametrize(("op", "args"), [(C.all_reduce.default, ()), (C.reduce_scatter_tensor.default, (4,))])
+@pytest.mark.parametrize("name", ["band", "bor"])
+def test_bits_of_floats_are_not_reduced(op, args, name) -> None:
+    with pytest.raises(UnsupportedError, match="over ranks is one of bits, and the elements are f32; reduce integers"):
+        run(FOURS, op, name, *args)
+
+
 def test_uneven_rows_are_not_scattered() -> None:
     with pytest.raises(CompileError, match="evenly|scattered|divi"):
         run(FOURS, C.reduce_scatter_tensor.default, "sum", 4, x=inputs(6))
@@ -159,6 +166,20 @@ def test_partitions_that_are_none_are_refused(groups) -> None:
     gm = h.out((h.f(C.all_reduce.default, h.ins[0], "sum", "g"),)).module()
     with pytest.raises(RuntimeError, match="cover every rank once|differ in width"):
         CollectiveReplicaGroupsPass().run(gm, replica_groups={"g": groups})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{"g": "01"}, {"g": ["01"]}, {"g": [[True, False]]}, {"g": [[0.0, 1.0]]}, {"g": None}, {"g": [0, 1]}, [[0, 1]]],
+)
+def test_tables_of_something_else_are_refused(table) -> None:
+    h = Hand("x")
+    gm = h.out((h.f(C.all_reduce.default, h.ins[0], "sum", "g"),)).module()
+    said = r"no (list of lists of ranks|table of process groups)\n  instead: give for each group the partition"
+    with pytest.raises(RuntimeError, match=said):
+        CollectiveReplicaGroupsPass().run(gm, replica_groups=table)
+    with pytest.raises(CompileError, match=said):
+        convert_fx_to_hlo(gm, [torch.ones(2)], replica_groups=table)
 
 
 def test_groups_are_listed_the_same_on_every_rank() -> None:

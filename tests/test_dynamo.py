@@ -7,11 +7,14 @@ import tomllib
 from pathlib import Path
 
 import custom_ops  # noqa: F401  (registers operators)
+import numpy as np
 import programs
 import pytest
 import torch
 from dynamo_programs import disagreements, shares_memory
 
+import compiler
+from compiler.errors import UnsupportedError
 from compiler.integrations import dynamo
 from compiler.integrations.dynamo import Dispatcher, fx2hlo
 
@@ -158,3 +161,32 @@ def test_old_executables_make_room(dispatchers) -> None:
     for size in range(1, 5):
         assert dispatcher(torch.ones(size)).sum() == 2 * size
     assert len(dispatcher.executables) == 2
+
+
+def test_separate_storages_over_one_memory(dispatchers) -> None:
+    """Read, they are served; written, refused when compiling, whatever was compiled before for tensors apart."""
+
+    def overlapping() -> tuple[torch.Tensor, torch.Tensor]:
+        memory = np.arange(6.0, dtype=np.float32)
+        return torch.from_numpy(memory[:4]), torch.from_numpy(memory[2:])
+
+    def write(x, y):
+        x.add_(1)
+        return y * 2
+
+    run = torch.compile(write, backend=fx2hlo)
+    with pytest.raises(
+        Exception, match="UnsupportedError: arguments .* tensors of separate storages, and .* is written"
+    ):
+        run(*overlapping())
+    with pytest.raises(UnsupportedError, match="'x' and 'y' overlap in memory but are tensors of separate storages"):
+        compiler.compile(write, overlapping())
+    torch._dynamo.reset()
+    run = torch.compile(write, backend=fx2hlo)
+    for _ in range(2):
+        assert run(torch.ones(4), torch.ones(4)).tolist() == [2, 2, 2, 2]
+        with pytest.raises(UnsupportedError, match="tensors of separate storages"):
+            run(*overlapping())
+    read = torch.compile(lambda x, y: x + y, backend=fx2hlo)
+    assert read(*overlapping()).tolist() == [2, 4, 6, 8]
+    assert compiler.compile(lambda x, y: x + y, overlapping())(*overlapping()).tolist() == [2, 4, 6, 8]

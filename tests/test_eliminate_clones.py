@@ -17,6 +17,7 @@ from fx_graphs import BY_ID
 from fx_oracle import FxCase, Hand, annotate, check_clone_removal, clone_nodes
 from torch._higher_order_ops.auto_functionalize import auto_functionalized
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from compiler.errors import CompileError
@@ -47,6 +48,16 @@ def test_stored_cases_reach_the_best_count(pair: tuple[Task, Task]):
     for task in pair:
         assert removed(task.case, task.donated) == task.best
         assert ours(task, "bytes") == Result(task.best, right=True)
+
+
+def test_a_copy_that_is_returned_behind_a_tuple_stays():
+    h = Hand("x", "y")
+    copy = h.f(A.clone.default, h.ins[0])
+    h.f(A.add_.Tensor, h.ins[0], 1)
+    graph = h.out((h.f(A.unbind.int, h.ins[1]), copy)).module()
+    inputs = [torch.zeros(2), torch.ones(3, 2)]
+    assert not eliminate_clones(graph, inputs).removed
+    assert graph(*inputs)[1].tolist() == [0, 0]
 
 
 def test_the_simple_rule_fails_on_these_cases():
@@ -246,6 +257,116 @@ def kept_copy() -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
     h.f(A.add_.Tensor, c, 1)
     h.out((c, h.f(A.sum.default, y)))
     return h.module(), [torch.rand(3)]
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).expand(4, 6)
+
+
+def donated_rows(x: torch.Tensor) -> torch.Tensor:
+    return x.view(1, 6).expand(3, 6)
+
+
+def compose(*steps: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor]:
+        for step in steps:
+            x = step(x)
+        return (x,)
+
+    return program
+
+
+def fill(source: torch.Tensor) -> torch.Tensor:
+    return torch.empty(source.shape).copy_(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [rows, donated_rows, lambda x: (x * 2).as_strided((3, 4), (1, 1)), lambda x: (x * 2).unfold(0, 3, 1)],
+    ids=["rows", "donated", "as_strided", "unfold"],
+)
+@pytest.mark.parametrize("copy", [torch.clone, torch.Tensor.contiguous, fill], ids=["clone", "contiguous", "fill"])
+def test_a_write_of_a_part_changes_no_other_part(source, copy):
+    """Elements of the copy that lie in one place of its source are elements of their own."""
+
+    def set_one(c: torch.Tensor) -> torch.Tensor:
+        c[0] = 0
+        return c[1] * 1
+
+    def two_rows(c: torch.Tensor) -> torch.Tensor:
+        c[0].add_(1)
+        c[1].mul_(3)
+        return c.sum(0)
+
+    def copies_of_copies(c: torch.Tensor) -> torch.Tensor:
+        d, e = c.clone(), c[0].clone()
+        c[0].fill_(7)
+        d[1].fill_(8)
+        c[1].copy_(c[0])
+        e.copy_(d[1])
+        return torch.stack((c[1], d[0], d[1], e, c[2]))
+
+    def one_row(c: torch.Tensor) -> torch.Tensor:
+        c[0].add_(1)
+        return c.sum()
+
+    for program in (one_row, set_one, two_rows, copies_of_copies):
+        given = torch.arange(6.0) + 1
+        graph = make_fx(compose(source, copy, program), tracing_mode="fake")(given)
+        report = eliminate_clones(graph, (given,), donated=(0,))
+        assert any(remark.reason.endswith("it would write an element that others share") for remark in report.kept)
+        (result,) = graph(given.clone())
+        assert torch.equal(result, program(copy(source(given))))
+
+
+def test_reads_of_a_copy_of_overlapping_rows_free_it():
+    given = torch.arange(6.0)
+    graph = make_fx(lambda x: rows(x).clone().sum(), tracing_mode="fake")(given)
+    assert eliminate_clones(graph, (given,)).removed == ("clone",)
+    graph = make_fx(lambda x: (x * 2).unfold(0, 2, 2).clone()[0].add_(1).sum(), tracing_mode="fake")(given)
+    assert eliminate_clones(graph, (given,)).removed == ("clone",)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"donated": (5,)}, "no placeholder 5"),
+        ({"donated": (-1,)}, "no placeholder -1"),
+        ({"donated": (True,)}, "no placeholder True"),
+        ({"donated": ("nope",)}, "no placeholder 'nope'"),
+        ({"donated": (1.5,)}, "no placeholder 1.5"),
+        ({"donated": 0}, "donated is an int, not a sequence"),
+        ({"donated": "x_1"}, "donated is a str, not a sequence"),
+        ({"objective": "speed"}, "no objective 'speed'"),
+        ({"overwrites": {"aten.add_": ("self",)}}, "'aten.add_' is a str, not an operator overload"),
+        ({"overwrites": {A.add_.Tensor: "self"}}, "is 'self', not names of parameters"),
+        ({"overwrites": {A.add_.Tensor: (0,)}}, "not names of parameters"),
+        ({"overwrites": {A.add_.Tensor: ("other",)}}, "does not write 'other'"),
+        ({"overwrites": [A.add_.Tensor]}, "overwrites is a list, not a mapping"),
+        ({"example_inputs": []}, "1 inputs, 0 were given"),
+        ({"example_inputs": torch.rand(3)}, "example_inputs is a Tensor, not a sequence"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_errors_that_say_so(arguments: dict, message: str):
+    graph, inputs = kept_copy()
+    before = graph.graph.python_code("self").src
+    with pytest.raises(CompileError, match=re.escape(message)) as error:
+        eliminate_clones(graph, **{"example_inputs": inputs, **arguments})
+    assert error.value.hint and graph.graph.python_code("self").src == before
+
+
+def test_only_graphs_placeholders_and_known_forms():
+    graph, inputs = kept_copy()
+    with pytest.raises(CompileError, match="got an int, not a graph"):
+        eliminate_clones(42)  # type: ignore[arg-type]
+    inner = next(node for node in graph.graph.nodes if node.op == "call_function")
+    with pytest.raises(CompileError, match=f"no placeholder {inner.name}"):
+        eliminate_clones(graph, inputs, donated=(inner,))
+    other, _ = kept_copy()
+    with pytest.raises(CompileError, match="no placeholder"):
+        eliminate_clones(graph, inputs, donated=(next(iter(other.graph.nodes)),))
+    with pytest.raises(CompileError, match="no form 'xml'"):
+        eliminate_clones(graph, inputs).render("xml")  # type: ignore[arg-type]
 
 
 def test_report_names_reader_and_writer_in_every_form():

@@ -12,6 +12,7 @@ import torch
 from fx_graphs import BY_ID, FX_CASES
 from fx_oracle import FxCase, Hand, capture
 from jaxlib import _jax
+from torch.utils import _pytree as pytree
 
 import compiler
 from compiler.errors import CompileError, UnsupportedError
@@ -53,8 +54,7 @@ def instructions(module: HloModule, opcode: str) -> list:
 def test_case_computes_what_the_graph_computes(case: FxCase) -> None:
     gm, program = converted(case)
     inputs = case.inputs()
-    wanted = gm(*inputs)
-    wanted = list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+    wanted = [leaf for leaf in pytree.tree_leaves(gm(*inputs)) if isinstance(leaf, torch.Tensor)]
     outputs = run(program, inputs)
     assert len(outputs) == len(wanted)
     for out, want in zip(outputs, wanted, strict=True):
@@ -290,6 +290,28 @@ def test_a_registered_custom_call_aliases_what_it_writes(rules) -> None:
 def test_a_second_lowering_is_refused(rules) -> None:
     with pytest.raises(CompileError, match="has a lowering rule already"):
         compiler.register_lowering(torch.ops.aten.neg.default, lambda b, call: call.args[0])
+
+
+@pytest.mark.parametrize("name", ["nope::x", "aten::nope", "nope", "a::b::c::d"])
+def test_a_lowering_of_no_operator_is_refused(name: str) -> None:
+    with pytest.raises(CompileError, match=f"there is no operator '{name}'\n  instead: import the library"):
+        compiler.register_lowering(name, lambda b, call: call.args[0])
+
+
+# -- inputs that share memory ------------------------------------------------------------------------------
+
+
+def test_inputs_that_share_written_memory_are_refused() -> None:
+    """The graph was made pure for inputs that are apart; of these, one has bytes of the other."""
+    h = Hand("a", "b")
+    h.m("add_", *h.ins)
+    gm, metadata = run_passes(h.out((h.m("sum", h.ins[1]),)).module(), example_inputs=[torch.ones(3), torch.ones(3)])
+    io_map, base = metadata["aliasing_output_rewrite"]["io_map"], torch.arange(6.0)
+    for inputs in ([base[:3], base[2:5]], [base[2:5], base[:3]], [base[:3], base[:3]]):
+        with pytest.raises(UnsupportedError, match="inputs a and b share memory and a result is written to a"):
+            convert_fx_to_hlo(gm, inputs, io_map)
+        assert convert_fx_to_hlo(gm, inputs)  # nothing is written
+    assert convert_fx_to_hlo(gm, [base[:3], base[3:]], io_map)
 
 
 # -- target "neuron" of compile, and cache keys --------------------------------------------------------------

@@ -112,7 +112,6 @@ def test_an_exported_program() -> None:
         lambda x, n: x[n.item()],
         lambda x, n: torch.zeros(n.item()),
         lambda x, n: x if n.item() > 0 else -x,
-        lambda x, n: torch.addcmul(x, x, x, value=n.item()),
         lambda x, n: x * float(n.item()),
     ],
 )
@@ -121,3 +120,19 @@ def test_shapes_addresses_and_branches_do_not_depend_on_data(program: Any) -> No
         compiler.compile(program, (X, torch.tensor(2)))
     assert "data" in caught.value.message
     assert caught.value.hint
+
+
+def test_a_number_that_scales_an_operand() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> list[torch.Tensor]:
+        s, k = y.item(), n.item()
+        whole = x.to(torch.int32)
+        return [
+            torch.addcmul(x, x, x, value=k),
+            torch.addcmul(whole, whole, whole, value=k),
+            torch.addcdiv(x, x, x * x + 1, value=s),
+            *torch._foreach_addcmul([x, x + 1], [x, x], [x, x], value=s),
+            *torch._foreach_mul([x, whole], s),
+            *torch._foreach_pow(s * s, [x, x + 1]),
+        ]
+
+    _same(program, X, Y, N, again=OTHER)

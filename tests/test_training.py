@@ -206,3 +206,23 @@ def test_options() -> None:
     for wrong in ({"options": {"speed": 3}}, {"mode": "max-autotune"}):
         with pytest.raises(Exception, match="the backend fx2hlo knows no"):
             torch.compile(lambda x: x + 2, backend=fx2hlo, **wrong)(torch.zeros(2))
+
+
+CHECKED = {
+    "inv": torch.linalg.inv,
+    "solve": lambda a: torch.linalg.solve(a, torch.ones(3, 2)),
+    "cholesky": torch.linalg.cholesky,
+    "assert": lambda a: torch._assert_async((a == a).all()) or a.sin(),
+}
+
+
+@pytest.mark.parametrize("function", CHECKED.values(), ids=CHECKED)
+def test_gradients_through_what_checks_its_data(function: Any) -> None:
+    """AOTAutograd orders the checks by effect tokens."""
+    half = torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
+    x, y = ((half @ half.T + torch.eye(3)).requires_grad_() for _ in range(2))
+    got, want = torch.compile(function, backend=fx2hlo)(x), function(y)
+    weights = torch.arange(1.0, want.numel() + 1).view_as(want)
+    (got * weights).sum().backward()
+    (want * weights).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-4)

@@ -8,7 +8,7 @@ import custom_ops
 import pytest
 import torch
 from fx_graphs import BY_ID
-from fx_oracle import CLONE, FxCase, Hand, check_rewrite, leftover_inplace, scaling_graph
+from fx_oracle import CLONE, FxCase, Hand, capture, check_rewrite, leftover_inplace, scaling_graph
 from torch import fx
 
 from compiler.errors import UnsupportedError
@@ -112,7 +112,13 @@ def test_an_operator_that_writes_what_it_reads_is_refused() -> None:
 # -- passes alone ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["lw_row_copy", "nk_two_caches", "cu_list", "of_bare_and_write", "lw_return_base"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lw_row_copy", "nk_two_caches", "cu_list", "of_bare_and_write", "lw_return_base", "of_tuple_and_write",
+        "of_bare_tuple_and_write",
+    ],
+)  # fmt: skip
 def test_the_aliasing_pass_leaves_the_graph_in_place(name: str) -> None:
     case = BY_ID[name]
     gm, found = neuron.AliasingOutputRewritePass().run(case.build())
@@ -261,6 +267,24 @@ def test_one_group_shows_the_partition(ranks, world, groups) -> None:
 def test_irregular_groups_are_refused(ranks, world) -> None:
     with pytest.raises(UnsupportedError, match="replica_groups="):
         partition(ranks, world)
+
+
+@pytest.mark.parametrize(("kind", "way_out"), [("branch", "choose with torch.where"), ("loop", "unroll the loop")])
+def test_control_flow_is_refused_with_a_way_out(kind: str, way_out: str) -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
+
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        return torch.while_loop(lambda x: x.sum() < 9, lambda x: (x + 1,), (x,))[0]
+
+    gm = capture(branch if kind == "branch" else loop, [torch.ones(3)])
+    with pytest.raises(RuntimeError, match=f"a {kind} on values known only at run time") as caught:
+        neuron.run_passes(gm)
+    error: BaseException | None = caught.value
+    while error is not None and not isinstance(error, UnsupportedError):
+        error = error.__cause__
+    assert error is not None and way_out in error.hint and "compiler.compile" in error.hint
+    assert "test_vllm_neuron.py:" in error.location
 
 
 def test_tables_come_from_schemas() -> None:

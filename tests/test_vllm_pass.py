@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import pickle
 import re
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from custom_ops import OPS
 from fx_graphs import BY_ID
 from fx_oracle import Hand, annotate, check_clone_removal
 from torch import fx
+from torch._functorch._aot_autograd.descriptors import DummyAOTInput, PlainAOTInput
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from compiler.integrations.vllm import (
+    DONATION,
     CloneEliminationPass,
     PassContext,
     UnsafeCloneEliminationPass,
@@ -54,6 +57,74 @@ def test_an_id_of_another_graph_is_not_honoured():
     apply(graph.graph)
     assert apply.report is not None and len(apply.report.removed) == 1
     assert "counts as not donated" in apply.report.kept[-1].reason
+
+
+def swapped(names: tuple[str, str] = ("arg0_1", "arg1_1")) -> fx.GraphModule:
+    """A post-grad `w.clone().add_(x)`, whose inputs are in another order than pre-grad: the weight comes first."""
+    h = Hand(*names)
+    w, x = h.ins
+    h.out(h.f(A.add_.Tensor, h.f(A.clone.default, w), x))
+    graph = h.module()
+    annotate(graph, (torch.rand(3), torch.rand(3)))
+    return graph
+
+
+def pre_grad() -> tuple[fx.Graph, PassContext]:
+    """`arg0_1` is the activation, and donated; `arg1_1` is the weight."""
+    graph, context = fx.Graph(), PassContext()
+    inputs = [graph.placeholder("arg0_1"), graph.placeholder("arg1_1")]
+    graph.output((inputs[1],))
+    context.donate(inputs[0])
+    return graph, context
+
+
+def test_a_name_is_no_identity():
+    _, context = pre_grad()
+    graph, apply = swapped(), CloneEliminationPass(context=context)
+    apply(graph.graph)
+    graph.recompile()
+    assert apply.report is not None and apply.report.removed == ()
+    assert "donated input 0 counts as not donated: no placeholder can be verified" in apply.report.kept[-1].reason
+    weight = torch.ones(3)
+    graph(weight, torch.ones(3))
+    assert torch.equal(weight, torch.ones(3))
+
+
+@pytest.mark.parametrize("positions, gone", [((1, 0), 0), ((0, 1), 1), ((0, 0), 0), ((2, 1), 0)])
+def test_a_description_of_the_input_is_an_identity(positions: tuple[int, int], gone: int):
+    _, context = pre_grad()
+    graph, apply = swapped(), CloneEliminationPass(context=context)
+    for index, position in enumerate(positions):
+        placeholder(graph.graph, index).meta["desc"] = PlainAOTInput(position)
+    apply(graph.graph)
+    assert apply.report is not None and len(apply.report.removed) == gone
+    other = swapped()
+    for index, position in enumerate(positions):
+        placeholder(other.graph, index).meta["desc"] = DummyAOTInput(position)  # counts something else
+    apply(other.graph)
+    assert apply.report.removed == ()
+
+
+def test_a_mark_of_another_compilation_is_none_of_this_one():
+    (_, other), (_, mine) = pre_grad(), pre_grad()
+    for context, gone in ((other, 0), (mine, 1)):
+        graph, apply = swapped(("w", "x")), CloneEliminationPass(context=mine)
+        placeholder(graph.graph, 0).meta[DONATION] = context.donations[0].mark
+        apply(graph.graph)
+        assert apply.report is not None and len(apply.report.removed) == gone
+
+
+def test_the_pass_pickles_with_what_it_was_told():
+    for given in ({}, {OPS.mul_to.default: ("out",)}):
+        _, context = pre_grad()
+        apply = CloneEliminationPass(context=context, overwrites=given)
+        graph = swapped()
+        placeholder(graph.graph, 0).meta[DONATION] = context.donations[0].mark
+        again = pickle.loads(pickle.dumps(apply))
+        assert again.uuid() == apply.uuid() and again.overwrites == given
+        again(graph.graph)
+        assert again.report is not None and len(again.report.removed) == 1
+        assert pickle.loads(pickle.dumps(again)).report == again.report
 
 
 def test_uuid_includes_donations():

@@ -119,11 +119,19 @@ class Judge:
         elif isinstance(op, HandleCall) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
             yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
         if isinstance(op, HandleCall):
+            if number in (op.effects.writes() or ()) and (path := self._folding(root, handle)):
+                yield Conflict("layout", Clause(path), op, None, "it would write an element that others share")
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind == "view" and alias.operand == number:
                     size = element_size(result)
                     if size > element_size(handle) and (path := self._moved(root, size)):
                         yield Conflict("layout", Clause(path), op, None, f"it needs memory aligned to {size} bytes")
+
+    def _folding(self, root: Root, handle: SSAValue) -> frozenset[int]:
+        """The copies that, all removed, let a write of the handle change other elements of its root too."""
+        if 0 in self.analysis.location(handle).window.sizes:
+            return frozenset()
+        return self.interference.folding(root)
 
     def _reads_layout(self, op: Operation, number: int, handle: SSAValue, root: Root) -> str:
         """How the op can see the strides of its operand, or "" when it cannot."""
@@ -242,7 +250,7 @@ class _Run:
                 self._copy(copy)
                 continue
             for touch in touched:
-                if touch.reads or touch.partial or self.one.vague:
+                if touch.reads or touch.partial or self.one.vague or touch.root in self.one.folded:
                     self._read(touch.root, self._atoms(touch), op)
             if len(touched) > 1:
                 self._operands(op, touched)
@@ -370,7 +378,7 @@ class _Run:
 
     def _window(self, touch: Touch) -> tuple[object, ...] | None:
         """Where and how the touched handle would walk the topmost root."""
-        if touch.handle is None:
+        if touch.handle is None or touch.root in self.one.folded:
             return None
         where = self.judge.analysis.location(touch.handle)
         window = self.tree.above_all(touch.root, where.window, element_size(touch.handle))

@@ -18,7 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from compiler.analysis.alias import AliasAnalysis, Location, Root, is_handle, reachable
 from compiler.analysis.layout import rebase, same_strides
-from compiler.analysis.regions import RUN_CAP, Region, intervals, pieces, region
+from compiler.analysis.regions import RUN_CAP, Region, intervals, pieces, region, self_overlaps
 from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp
 from dialects.types import Geometry, element_bytes
@@ -57,6 +57,8 @@ class Class:
 
     `steps` holds ("copy", number) and ("op", op, touches); `places` the atoms of each touch, `area` those of each root.
     `vague`: some copy is of unknown size, so that there is one atom, which no write is known to cover.
+    `folded`: roots several elements of which lie in one place of the topmost root, where some such root is written: then
+    a write to an atom leaves the other elements there as they were.
     """
 
     base: Root
@@ -68,6 +70,7 @@ class Class:
     places: dict[tuple[Root, SSAValue | None], Atoms] = field(default_factory=dict)
     size: int = 0
     vague: bool = False
+    folded: frozenset[Root] = frozenset()
 
 
 def touches(op: Operation, analysis: AliasAnalysis) -> list[Touch]:
@@ -204,6 +207,29 @@ class Interference:
                 b = self.above[b].parent
         return frozenset(found)
 
+    def folding(self, root: Root) -> frozenset[int]:
+        """The copies that, all removed, put several elements of the root into one place; empty if none does."""
+        if root not in self._window or not _overlaps_itself(self._window[root], element_size(self.above[root].source)):
+            return frozenset()
+        copy = self.above[root]
+        window, size, found = self.analysis.location(copy.source).window, element_size(copy.source), {copy.number}
+        while not _overlaps_itself(window, size) and copy.parent in self.above:
+            copy = self.above[copy.parent]
+            found.add(copy.number)
+            lifted = self._lifted(window, size, copy)
+            if lifted is None:
+                break  # each copy on the way could be the one
+            window = lifted
+        return frozenset(found)
+
+    def _lifted(self, window: Geometry, size: int, copy: Copy) -> Geometry | None:
+        """A window on the memory of a copy as one on the memory of its source."""
+        own, source = self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
+        if size == element_size(copy.source):
+            return rebase(window, own, source)
+        offset, rest = divmod(window.offset * size + (source.offset - own.offset) * element_size(copy.source), size)
+        return None if rest or not same_strides(own, source) else Geometry(window.sizes, window.strides, offset)
+
     # -- accesses ------------------------------------------------------------------------------
 
     def _walk(self) -> None:
@@ -257,6 +283,9 @@ class Interference:
         for touch in everything:
             key = (touch.root, touch.handle)
             one.places[key] = found.get(key, one.area[touch.root])
+        folded = frozenset(copy.child for copy in one.copies if self.folding(copy.child))
+        if any(touch.writes and touch.root in folded for touch in everything):
+            one.folded = folded
 
     def expressible(self, handle: SSAValue, root: Root) -> bool:
         """Whether the handle would be a strided window on the topmost root too."""
@@ -264,6 +293,12 @@ class Interference:
 
     def class_of(self, root: Root) -> Class | None:
         return self._class_of.get(root)
+
+
+def _overlaps_itself(window: Geometry, size: int) -> bool:
+    """Whether two elements of the window may share a byte."""
+    covered = region(window, size)
+    return covered is None or self_overlaps(covered) is not False
 
 
 class Cut:

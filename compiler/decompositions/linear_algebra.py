@@ -63,16 +63,22 @@ def _exchanges(pivots: Tensor) -> Tensor:
     return (pivots != here).to(torch.int64).sum(-1) % 2 == 1
 
 
+def _factored(x: Tensor) -> tuple[Tensor, Tensor]:
+    """PyTorch factors the transpose of a contiguous real matrix, which is column-major; gradients count on it."""
+    factors, pivots, _ = aten.linalg_lu_factor_ex(x if x.is_complex() else x.mT)
+    return factors, pivots
+
+
 @decomposition("_linalg_det.default")
 def linalg_det(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    factors, pivots, _ = aten.linalg_lu_factor_ex(x)
+    factors, pivots = _factored(x)
     product = factors.diagonal(0, -2, -1).prod(-1)
     return torch.where(_exchanges(pivots), -product, product), factors, pivots
 
 
 @decomposition("_linalg_slogdet.default")
 def linalg_slogdet(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    factors, pivots, _ = aten.linalg_lu_factor_ex(x)
+    factors, pivots = _factored(x)
     diagonal = factors.diagonal(0, -2, -1)
     sign = torch.sgn(diagonal).prod(-1)
     return torch.where(_exchanges(pivots), -sign, sign), diagonal.abs().log().sum(-1), factors, pivots

@@ -24,7 +24,7 @@ def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, T
 
 @decomposition("nanmedian.default")
 def nanmedian(x: Tensor) -> Tensor:
-    return nanmedian_dim(x.reshape(-1), 0)[0]
+    return nanmedian_dim(x.reshape(-1), 0)[0] if x.numel() else torch.median(x)
 
 
 @decomposition("mode.default")
@@ -86,22 +86,26 @@ def searchsorted_scalar(
     return place.reshape(())
 
 
-@decomposition("segment_reduce.default")
-def segment_reduce(
-    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
-    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
-) -> Tensor:  # fmt: skip
-    """A reduction of each run of `axis`; an empty run gives `initial`, or the reduction's neutral element."""
-    size = data.shape[axis]
+def segments(data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int) -> Tensor:
+    """Which elements of `axis` each segment holds: (batch..., segments, size), and ones for the dimensions behind."""
     if offsets is not None:
         start, stop = offsets[..., :-1], offsets[..., 1:]
     else:
         assert lengths is not None
         stop = lengths.cumsum(-1)
         start = stop - lengths
-    place = torch.arange(size)
-    inside = (place >= start.unsqueeze(-1)) & (place < stop.unsqueeze(-1))  # (batch..., segments, size)
-    inside = inside.reshape([*inside.shape, *[1] * (data.dim() - axis - 1)])
+    place = torch.arange(data.shape[axis])
+    inside = (place >= start.unsqueeze(-1)) & (place < stop.unsqueeze(-1))
+    return inside.reshape([*inside.shape, *[1] * (data.dim() - axis - 1)])
+
+
+@decomposition("segment_reduce.default")
+def segment_reduce(
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
+    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: float | None = None,
+) -> Tensor:  # fmt: skip
+    """A reduction of each run of `axis`; an empty run gives `initial`, or the reduction's neutral element."""
+    inside = segments(data, lengths, offsets, axis)
     spread = data.unsqueeze(axis)
     neutral = {"max": -math.inf, "min": math.inf, "prod": 1.0}.get(reduce, 0.0)
     masked = torch.where(inside, spread, neutral)
@@ -128,7 +132,10 @@ def lcm(x: Tensor, y: Tensor) -> Tensor:
     divisor = torch.gcd(x, y)
     zero = divisor == 0
     quotient = torch.div(x, torch.where(zero, torch.ones_like(divisor), divisor), rounding_mode="trunc")
-    return torch.where(zero, torch.zeros_like(divisor), (quotient * y).abs())
+    # Like C++, the kernel of a narrow type computes in 32 bits.
+    wide = torch.int32 if divisor.dtype.itemsize < 4 else divisor.dtype
+    multiple = (quotient.to(wide) * y.to(wide)).abs().to(divisor.dtype)
+    return torch.where(zero, torch.zeros_like(divisor), multiple)
 
 
 @decomposition("repeat_interleave.Tensor")

@@ -26,6 +26,7 @@ from compiler.locations import source_of
 from compiler.reference import constant_tensor
 from compiler.torch_types import DTYPES, overload, python_argument
 from dialects.calls import ValueCall
+from dialects.control import ValueCondOp, ValueWhileOp
 from dialects.fx import ConstantOp, EmptyOp, ExtractOp, InsertOp, ReinterpretOp
 from dialects.nki import KernelCall
 from dialects.types import Geometry, element_name
@@ -181,9 +182,23 @@ class FxExporter:
                     self.env[op.value] = None  # type: ignore[assignment]
             case ConstantOp():
                 self.env[op.value] = self._constant(op)
+            case ValueCondOp() | ValueWhileOp():
+                location, node = source_of(op)
+                kind, way_out = (
+                    ("branch", "compute both sides and choose with torch.where")
+                    if isinstance(op, ValueCondOp)
+                    else ("loop", "unroll the loop")
+                )
+                raise UnsupportedError(
+                    f"a {kind} on values known only at run time has no out-of-place form in an FX graph", location=location,
+                    node=node, hint=f"{way_out}; compiler.compile(program, inputs) keeps it, for XLA",
+                )  # fmt: skip
             case _:
                 location, node = source_of(op)
-                raise CompileError(f"{op.name} has no form in an FX graph", location=location, node=node)
+                raise UnsupportedError(
+                    f"{op.name} has no form in an FX graph", location=location, node=node,
+                    hint="compile the program with compiler.compile(program, inputs)",
+                )  # fmt: skip
 
     def reinterpret(
         self, value: fx.Node, source: torch.dtype, have: tuple[int, ...], dtype: torch.dtype, sizes: tuple[int, ...]

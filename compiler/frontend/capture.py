@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 from torch._export.utils import _compiling_state_context
+from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
@@ -24,7 +25,8 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
-from compiler.frontend.lifting import Lifting, held_tensors
+from compiler.frontend.keywords import name_keywords
+from compiler.frontend.lifting import GRADIENTS, Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
@@ -189,11 +191,13 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 outcome.rebound[name] = len(results)
                 results.append(value)
             subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
+        name_keywords(proxies.tracer.graph)
         return results
 
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
-        with quiet_torch(), torch.no_grad(), _compiling_state_context():  # libraries ask torch.compiler.is_exporting()
+        # Libraries ask torch.compiler.is_exporting(). Inside Dynamo the tracer would take Dynamo's fake mode for ours.
+        with quiet_torch(), torch.no_grad(), _compiling_state_context(), tracing(None):
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError as error:
         if error.location or type(error) not in (CompileError, UnsupportedError):
@@ -223,6 +227,11 @@ def _trace_error(error: Exception) -> CompileError:
         return UnsupportedError(
             "the program takes a Python value or a shape from the data of a tensor", location=where,
             hint="keep it a tensor: torch.where, index_copy_, masked_fill",
+        )  # fmt: skip
+    if isinstance(error, RuntimeError) and "does not require grad" in str(error):
+        return UnsupportedError(
+            "the program asks for a gradient, and none is recorded: a program runs under torch.no_grad()",
+            location=where, hint=GRADIENTS,
         )  # fmt: skip
     return CompileError(f"the program fails on the example inputs: {kind}: {error}", location=where)
 

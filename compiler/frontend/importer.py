@@ -73,6 +73,9 @@ _INLINED = {
 }
 """Higher-order operators that just call a subgraph: the position of the subgraph among the arguments."""
 
+_ORDERED = "with_effects"
+"""Calls an operator after another by an effect token, which here is nothing: effects keep the order of the graph."""
+
 _NO_EFFECT = frozenset(
     {"_record_function_enter_new", "_record_function_enter", "_record_function_exit", "_exit_autocast"}
 )
@@ -374,6 +377,14 @@ class Importer:
 
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         name = target.name()
+        if name == _ORDERED:
+            token, inner, *operands = args
+            if isinstance(inner, HigherOrderOperator):
+                returned, several = self._higher_order(inner, tuple(operands), kwargs), False
+            else:
+                returned = self._run("call_function", inner, tuple(operands), kwargs)
+                several = len(inner._schema.returns) > 1
+            return (token, *returned) if several or isinstance(returned, tuple) else (token, returned)
         position = _INLINED.get(name)
         kernel = read_kernel(self.kernels, target, args, kwargs) if position is None else None
         if kernel is not None:

@@ -25,6 +25,12 @@ _FRESH = frozenset(
 )
 """How a tensor made from Python numbers enters a trace: it is the program's own, and new at every call."""
 
+GRADIENTS = (
+    "return gradients: torch.func.grad, or torch.autograd.grad under torch.enable_grad() of what is made from "
+    "x.detach().requires_grad_(); or train with torch.compile, whose backend is compiler.integrations.dynamo.fx2hlo"
+)
+"""What to do instead of `backward()` in a program, which is captured without recording gradients."""
+
 
 class Lifting:
     """Puts fakes in the place of real tensors before the tracer `proxies` sees an operator.
@@ -36,6 +42,7 @@ class Lifting:
         self._proxies: Any = proxies
         self._fakes = {id(item.tensor): fake for item, fake in zip(inputs, fakes, strict=True)}
         self._inputs = {id(item.tensor): item.name for item in inputs if item.kind == "input"}
+        self._gradients = [(tensor, tensor.grad) for tensor in fakes if tensor.is_leaf]
 
     def __enter__(self) -> Lifting:
         dispatch = self._proxies.__torch_dispatch__
@@ -52,8 +59,13 @@ class Lifting:
         self._proxies.__torch_dispatch__ = MethodType(lifted, self._proxies)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         del self._proxies.__torch_dispatch__
+        changed = [(tensor, before) for tensor, before in self._gradients if tensor.grad is not before]
+        for tensor, before in changed:
+            tensor.grad = before
+        if changed and kind is None:
+            raise UnsupportedError("the call accumulates into `.grad` of a tensor from outside of it", hint=GRADIENTS)
 
     def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _is_real(tensor):
@@ -75,6 +87,8 @@ class Lifting:
         setattr(tracer.root, name, tensor)
         track_tensor(fake, tracer.create_proxy("get_attr", name, (), {}), constant=None, tracer=tracer)
         self._fakes[id(tensor)] = fake
+        if tensor.is_leaf:
+            self._gradients.append((tensor, tensor.grad))
         return fake
 
 

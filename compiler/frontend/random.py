@@ -76,7 +76,7 @@ def _saved(state: torch.Tensor) -> torch.Tensor:
 
 def untagged(op: OpOverload) -> bool:
     """Whether an operator draws although its tags do not say so, or is made of others even where it does not draw."""
-    return op.overloadpacket in (_ATEN.random_, _ATEN.rrelu_with_noise, _ATEN.rrelu_with_noise_, _ATEN.native_dropout)
+    return op.overloadpacket in _UNTAGGED
 
 
 def _uniform(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -197,11 +197,23 @@ def rrelu_with_noise(
     return self * noise
 
 
+def rrelu_with_noise_functional(
+    draw: Draw, self: torch.Tensor, noise: torch.Tensor, *args: Any, **kwargs: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The noise is a result, and the operand stays as it is."""
+    kept = noise.clone()
+    return rrelu_with_noise(draw, self, kept, *args, **kwargs), kept
+
+
 def rrelu_with_noise_(draw: Draw, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     return self.copy_(rrelu_with_noise(draw, self, *args, **kwargs))
 
 
 _ATEN = torch.ops.aten
+_UNTAGGED = frozenset(
+    {_ATEN.random_, _ATEN.rrelu_with_noise, _ATEN.rrelu_with_noise_, _ATEN.rrelu_with_noise_functional}
+    | {_ATEN.native_dropout}
+)
 _RULES: dict[OpOverload, Rule] = {
     _ATEN.uniform_.default: uniform_,
     _ATEN.normal_.default: normal_,
@@ -216,6 +228,7 @@ _RULES: dict[OpOverload, Rule] = {
     _ATEN.randperm.default: randperm,
     _ATEN.multinomial.default: multinomial,
     _ATEN.rrelu_with_noise.default: rrelu_with_noise,
+    _ATEN.rrelu_with_noise_functional.default: rrelu_with_noise_functional,
     _ATEN.rrelu_with_noise_.default: rrelu_with_noise_,
 }
 """Overloads that PyTorch does not express by other random ones."""

@@ -56,6 +56,9 @@ TAKES = frozenset({aten._local_scalar_dense.default, aten.item.default})
 _FILLED = frozenset({aten.full, aten.full_like, aten.new_full, aten.scalar_tensor})
 """Factories whose every element is the number."""
 
+_FACTORS = (("alpha", "other"), ("value", "tensor1"))
+"""Of add and sub, addcmul and addcdiv: the number, and the operand that it multiplies first."""
+
 
 def without_numbers(graph: fx.GraphModule) -> fx.GraphModule:
     """A graph that takes no numbers from data; the given one stays as it is, and is the result if it takes none."""
@@ -99,6 +102,8 @@ def _replaced(graph: fx.Graph, node: fx.Node, numbers: dict[fx.Node, fx.Node]) -
     with graph.inserting_before(node):
         if isinstance(value, SYMBOLIC):
             numbers[node] = _arithmetic(graph, node, numbers)
+        elif isinstance(node.target, OpOverload) and (one := _for_one(node.target)) is not None:
+            _each(graph, node, node.target, one, numbers)
         elif isinstance(node.target, OpOverload):
             node.replace_all_uses_with(_operator(graph, node, node.target, numbers))
             graph.erase_node(node)
@@ -136,13 +141,14 @@ def _operator(graph: fx.Graph, node: fx.Node, target: OpOverload, numbers: dict[
         scalar = _call(graph, node, aten._to_copy.default, (numbers[named[given[0]]],), {"dtype": result.dtype})
         spread = _call(graph, node, aten.expand.default, (scalar, list(result.shape)))
         return _call(graph, node, aten.clone.default, (spread,), {"memory_format": torch.contiguous_format})
-    if "alpha" in given and "other" in named:  # add and sub: the second operand times alpha
-        factor = _beside(graph, node, named["other"], numbers[named["alpha"]])
-        other = _call(graph, node, aten.mul.Tensor, (_tensor(graph, node, named["other"], numbers), factor))
-        named = {name: value for name, value in named.items() if name != "alpha"} | {"other": other}
-        given = [name for name in given if name not in ("alpha", "other")]
-        if not given:
-            return _bound(graph, node, target, named)
+    for factor, operand in _FACTORS:
+        if factor in given and operand in named:
+            other = _tensor(graph, node, named[operand], numbers)
+            scaled = _call(graph, node, aten.mul.Tensor, (other, _beside(graph, node, other, numbers[named[factor]])))
+            named = {name: value for name, value in named.items() if name != factor} | {operand: scaled}
+            given = [name for name in given if name not in (factor, operand)]
+            if not given:
+                return _bound(graph, node, target, named)
     twin = _takes_tensors(target, given)
     if twin is None:
         raise _refusal(node, f"{', '.join(given)} of {target} is a number from data")
@@ -153,6 +159,40 @@ def _operator(graph: fx.Graph, node: fx.Node, target: OpOverload, numbers: dict[
             if not isinstance(value, fx.Node) or value in numbers:
                 named[formal.name] = _beside(graph, node, first, _tensor(graph, node, value, numbers))
     return _bound(graph, node, twin, named)
+
+
+def _for_one(target: OpOverload) -> OpOverload | None:
+    """The operator that an operator on lists of tensors does to each of them: `mul_.Scalar` for `_foreach_mul_.Scalar`."""
+    _, lists, name = target._schema.name.rpartition("_foreach_")
+    packet = getattr(aten, name, None) if lists else None
+    wanted = [str(formal.type).removeprefix("List[").removesuffix("]") for formal in target._schema.arguments]
+    for overload in packet.overloads() if packet is not None else ():
+        candidate: OpOverload = getattr(packet, overload)
+        formals = candidate._schema.arguments
+        rest = formals[len(wanted) :]
+        if wanted == [str(f.type) for f in formals[: len(wanted)]] and all(f.has_default_value() for f in rest):
+            return candidate
+    return None
+
+
+def _each(graph: fx.Graph, node: fx.Node, target: OpOverload, one: OpOverload, numbers: dict[fx.Node, fx.Node]) -> None:
+    """The operator on lists as calls of the one on tensors."""
+    named = _named(node, target)
+    given = [(f, named[a.name]) for f, a in zip(one._schema.arguments, target._schema.arguments) if a.name in named]
+    keywords = {f.name for f in one._schema.arguments if f.kwarg_only}
+    made: list[fx.Node] = []
+    for place, element in enumerate(named["self"]):
+        now = {f.name: v[place] if isinstance(v, (list, tuple)) else v for f, v in given}
+        args = tuple(value for name, value in now.items() if name not in keywords)
+        call = graph.call_function(one, args, {name: value for name, value in now.items() if name in keywords})
+        call.meta = node.meta | {"val": element.meta["val"]}
+        made.append(_operator(graph, call, one, numbers) if any(n in numbers for n in call.all_input_nodes) else call)
+        if made[-1] is not call:
+            graph.erase_node(call)
+    for user in list(node.users):
+        user.replace_all_uses_with(made[user.args[1]])  # type: ignore[index]
+        graph.erase_node(user)
+    graph.erase_node(node)
 
 
 def _beside(graph: fx.Graph, node: fx.Node, first: Any, scalar: fx.Node) -> fx.Node:

@@ -14,7 +14,7 @@ what two graphs draw is independent.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,8 @@ from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
 from compiler.compilation import compile_program
-from compiler.errors import CompileError
+from compiler.errors import CompileError, UnsupportedError
+from compiler.integrations.numbers import Numbers, exact
 from compiler.runtime.executable import Executable
 
 _OPTIONS = ("xla_flags", "validate")
@@ -33,6 +34,9 @@ _OPTIONS = ("xla_flags", "validate")
 
 class Dispatcher:
     """Executables of one graph by what they assume about their arguments.
+
+    A float that changes is data to them. Where the graph wants to know it (a bound, a branch of an operator), each value
+    gets an executable of its own.
 
     Attributes:
         executables: what has been compiled so far.
@@ -42,7 +46,10 @@ class Dispatcher:
     def __init__(self, gm: fx.GraphModule, limit: int = 64, **options: Any) -> None:
         self.gm, self.limit, self.options = gm, limit, options
         self.executables: dict[Hashable, Executable] = {}
-        self._program: Callable[..., Any] = _in_one_go(gm) if _has_modes(gm) else gm
+        self._numbers = Numbers(gm)
+        self._by_value = False
+        again = _has_modes(gm) or self._numbers.computed
+        self._program: Callable[..., Any] = _in_one_go(self._numbers.graph) if again else self._numbers.graph
         self._random = False
 
     def __call__(self, *args: Any) -> Any:
@@ -50,21 +57,37 @@ class Dispatcher:
             executable = self.executable(args)
             if self._random:
                 executable.manual_seed(int(torch.randint(-(1 << 63), (1 << 63) - 1, ())))
-            return executable(*args)
+            return executable(*self._arguments(args))
 
     def executable(self, args: Sequence[Any]) -> Executable:
         """The executable for arguments like these, compiled when there is none yet."""
-        key = assumptions(args)
+        key = assumptions(self._arguments(args))
         found = self.executables.get(key)
         if found is None:
             if len(self.executables) >= self.limit:
                 del self.executables[next(iter(self.executables))]  # the oldest
             with torch.no_grad():
-                found = self.executables[key] = compile_program(
-                    self._program, [_concrete(value) for value in args], **self.options
-                )
+                found = self._compiled(args)
+            self.executables[assumptions(self._arguments(args))] = found
             self._random |= any(binding.kind == "generator" for binding in found.signature.bindings)
         return found
+
+    def _arguments(self, args: Sequence[Any]) -> Sequence[Any]:
+        """What the executables are called with."""
+        if not self._numbers.places:
+            return args
+        return self._numbers.values(args) if self._by_value else self._numbers.tensors(args)
+
+    def _compiled(self, args: Sequence[Any]) -> Executable:
+        if self._numbers.places and not self._by_value:
+            program = self._numbers.taking_tensors(_in_one_go(self._numbers.graph))
+            try:
+                return compile_program(program, [_concrete(v) for v in self._arguments(args)], **self.options)
+            except CompileError as error:
+                if type(error) not in (CompileError, UnsupportedError):
+                    raise
+                self._by_value = True
+        return compile_program(self._program, [_concrete(v) for v in self._arguments(args)], **self.options)
 
 
 def _has_modes(gm: fx.GraphModule) -> bool:
@@ -94,15 +117,39 @@ def assumptions(args: Sequence[Any]) -> Hashable:
         if isinstance(value, torch.Tensor):
             storages.setdefault(value.untyped_storage()._cdata, []).append(number)
     shared = {number: group[0] for group in storages.values() if len(group) > 1 for number in group}
+    meeting = _meeting(args, storages.values()) if len(storages) > 1 else {}
     parts: list[Hashable] = []
     for number, value in enumerate(args):
         if isinstance(value, torch.Tensor):
             place = (shared[number], value.storage_offset()) if number in shared else ()
+            if number in meeting:
+                place = (*place, meeting[number], value.storage_offset())
             parts.append((value.dtype, value.shape, value.stride(), value.is_conj(), value.is_neg(), place))
         else:
             plain = _concrete(value)
-            parts.append((type(plain), plain))
+            parts.append((type(plain), exact(plain)))
     return tuple(parts)
+
+
+def _meeting(args: Sequence[Any], groups: Iterable[list[int]]) -> dict[int, tuple[int, int]]:
+    """The arguments whose storage overlaps another one: the first such argument in memory, and bytes from its storage to theirs.
+
+    Tensors made from memory of someone else (`torch.from_numpy`) have storages of their own, wherever that memory is.
+    """
+    spans: list[tuple[int, int, list[int]]] = []
+    for group in groups:
+        storage = args[group[0]].untyped_storage()
+        if storage.nbytes():
+            spans.append((storage.data_ptr(), storage.nbytes(), group))
+    found: dict[int, tuple[int, int]] = {}
+    first, lead, end = 0, [0], 0
+    for start, length, group in sorted(spans):
+        if start >= end:
+            first, lead, end = start, group, start + length
+            continue
+        end = max(end, start + length)
+        found |= dict.fromkeys(lead, (lead[0], 0)) | dict.fromkeys(group, (lead[0], start - first))
+    return found
 
 
 def _concrete(value: Any) -> Any:

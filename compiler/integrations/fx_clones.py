@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, MappingProxyType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import fx
@@ -32,6 +32,8 @@ from dialects.calls import HandleCall
 from dialects.fx import ConstantOp
 from dialects.types import geometry
 
+Form = Literal["text", "json", "yaml"]
+
 Edit = tuple[tuple[fx.Node, fx.Node], ...]
 
 NOTHING: Mapping[OpOverload, Sequence[str]] = MappingProxyType({})
@@ -54,8 +56,10 @@ class CloneReport:
     kept: tuple[Remark, ...]
     bytes_saved: int
 
-    def render(self, form: Literal["text", "json", "yaml"] = "text") -> str:
+    def render(self, form: Form = "text") -> str:
         """The remarks, as `compiler-opt --remarks` prints them."""
+        if form not in get_args(Form):
+            raise CompileError(f"a report has no form {form!r}", hint=f"use one of {', '.join(get_args(Form))}")
         return render(self.kept, form)
 
 
@@ -78,9 +82,23 @@ def eliminate_clones(
         hoist_reads: move nodes that only read above a write where that frees a copy.
         overwrites: per operator the parameters of which it writes every element without looking at one; a schema says
             only that they are written.
+
+    Raises:
+        CompileError: an argument is not what is asked for. A graph that cannot be judged raises nothing: all copies stay.
     """
+    if not isinstance(gm_or_graph, fx.GraphModule | fx.Graph):
+        raise CompileError(
+            f"eliminate_clones got {_kind(gm_or_graph)}, not a graph",
+            hint="give a torch.fx.GraphModule or torch.fx.Graph",
+        )
+    if objective not in get_args(Objective):
+        raise CompileError(
+            f"eliminate_clones has no objective {objective!r}", hint=f"use one of {', '.join(get_args(Objective))}"
+        )
+    overwrites = declared(overwrites)
     graph = gm_or_graph.graph if isinstance(gm_or_graph, fx.GraphModule) else gm_or_graph
     names = _names(graph, donated)
+    _check_inputs(graph, example_inputs)
     try:
         imported = import_host_graph(graph, example_inputs, names)
     except CompileError as error:
@@ -116,26 +134,84 @@ def eliminate_clones(
     return CloneReport(tuple(editor.removed), mine, outcome.bytes_saved)
 
 
-def _declare(imported: Imported, overwrites: Mapping[OpOverload, Sequence[str]]) -> None:
-    """Take the reads of operands that are overwritten from the effects of these operators."""
-    declared = {facts(operator).name: (facts(operator), names) for operator, names in overwrites.items()}
-    for form, names in declared.values():
+def declared(overwrites: Mapping[OpOverload, Sequence[str]]) -> Mapping[OpOverload, Sequence[str]]:
+    """What is declared to be overwritten, checked: operators, each with names of parameters that its schema marks as written."""
+    hint = 'give {operator: ("parameter", ...)}, as in {torch.ops.library.op.default: ("out",)}'
+    if not isinstance(overwrites, Mapping):
+        raise CompileError(f"overwrites is {_kind(overwrites)}, not a mapping", hint=hint)
+    for operator, names in overwrites.items():
+        if not isinstance(operator, OpOverload):
+            raise CompileError(f"overwrites: {operator!r} is {_kind(operator)}, not an operator overload", hint=hint)
+        if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
+            raise CompileError(
+                f"overwrites: what {operator} overwrites is {names!r}, not names of parameters", hint=hint
+            )
+        form = facts(operator)
         unknown = [name for name in names if name not in form.by_name or not form.by_name[name].writes]
         if unknown:
             raise CompileError(
                 f"{form.name} does not write {unknown[0]!r}", hint="name parameters that its schema marks as written"
             )
-    for op in imported.node_of if declared else ():
-        if isinstance(op, HandleCall) and op.target.data in declared:
-            form, names = declared[op.target.data]
+    return overwrites
+
+
+def _declare(imported: Imported, overwrites: Mapping[OpOverload, Sequence[str]]) -> None:
+    """Take the reads of operands that are overwritten from the effects of these operators."""
+    forms = {facts(operator).name: (facts(operator), names) for operator, names in overwrites.items()}
+    for op in imported.node_of if forms else ():
+        if isinstance(op, HandleCall) and op.target.data in forms:
+            form, names = forms[op.target.data]
             operands = parameter_operands(op, form)
             unread = {operands[name] for name in names if name in operands}
             op.properties["effects"] = effects(set(op.effects.reads() or ()) - unread, op.effects.writes() or ())
 
 
+def _kind(value: object) -> str:
+    """The type of a value that should have been another, with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 def _names(graph: fx.Graph, donated: Iterable[int | str | fx.Node]) -> list[str]:
+    """Names of the donated placeholders."""
+    if isinstance(donated, str | fx.Node) or not isinstance(donated, Iterable):
+        raise CompileError(f"donated is {_kind(donated)}, not a sequence", hint=f"give donated=({donated!r},)")
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    return [placeholders[d].name if isinstance(d, int) else d if isinstance(d, str) else d.name for d in donated]
+    by_name = {node.name: node for node in placeholders}
+    names: list[str] = []
+    for which in donated:
+        found = None
+        if isinstance(which, fx.Node):
+            found = which if which in placeholders else None
+        elif isinstance(which, str):
+            found = by_name.get(which)
+        elif isinstance(which, int) and not isinstance(which, bool) and 0 <= which < len(placeholders):
+            found = placeholders[which]
+        if found is None:
+            last = len(placeholders) - 1
+            known = (
+                f"name, node or position (0 to {last}) of {', '.join(by_name)}"
+                if by_name
+                else "nothing: it has no inputs"
+            )
+            raise CompileError(f"donated: the graph has no placeholder {which!r}", hint=f"give {known}")
+        names.append(found.name)
+    return names
+
+
+def _check_inputs(graph: fx.Graph, example_inputs: Sequence[Any] | None) -> None:
+    if example_inputs is None:
+        return
+    if not isinstance(example_inputs, Sequence):
+        raise CompileError(
+            f"example_inputs is {_kind(example_inputs)}, not a sequence", hint="give one value for each placeholder"
+        )
+    names = [node.name for node in graph.nodes if node.op == "placeholder"]
+    if len(example_inputs) != len(names):
+        raise CompileError(
+            f"the graph has {len(names)} inputs, {len(example_inputs)} were given",
+            hint=f"give one value for each of {', '.join(names)}" if names else "give ()",
+        )
 
 
 def _unjudged(node: fx.Node, error: CompileError) -> Remark:

@@ -7,7 +7,7 @@ declares nothing reads and writes all it can reach. Each op knows its node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,7 +106,10 @@ def parameter_operands(op: HandleCall, form: Facts) -> dict[str, int]:
 
 
 def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] | None) -> Captured:
-    """A host's graph with what is known about its inputs: the examples, or the placeholders' metadata."""
+    """A host's graph with what is known about its inputs: the examples, or the placeholders' metadata.
+
+    The importer says what its outputs are (`with_outputs`).
+    """
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     if example_inputs is not None and len(example_inputs) != len(placeholders):
         raise CompileError(f"the graph has {len(placeholders)} inputs, {len(example_inputs)} were given")
@@ -121,11 +124,8 @@ def captured_graph(module: Any, graph: fx.Graph, example_inputs: Sequence[Any] |
     leaves = tuple(
         Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs)
     )
-    output = next(node for node in graph.nodes if node.op == "output")
-    found = pytree.tree_leaves(_plain(output.args[0]))
-    out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
     tree = pytree.tree_structure(0)
-    return Captured(module, tuple(inputs), tree, leaves, tree, out_leaves)
+    return Captured(module, tuple(inputs), tree, leaves, tree, ())
 
 
 def metadata(node: fx.Node) -> Any:
@@ -142,13 +142,10 @@ def metadata(node: fx.Node) -> Any:
     )
 
 
-def _plain(value: Any) -> Any:
-    """FX keeps its own list and dict types."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [_plain(item) for item in value]
-    return value
+def with_outputs(captured: Captured, output: Any) -> Captured:
+    """The graph with the leaves of what its output evaluates to: a node in it may stand for a tuple of tensors."""
+    leaves, tree = pytree.tree_flatten(output, is_leaf=lambda x: isinstance(x, Handle))
+    return replace(captured, out_tree=tree, out_leaves=tuple(map(Leaf, range(len(leaves)))))
 
 
 class _HostImporter(Importer):
@@ -167,7 +164,10 @@ class _HostImporter(Importer):
     def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
         if graph.graph is self._graph:
             self.env = dict(zip((n for n in self._graph.nodes if n.op == "placeholder"), inputs, strict=True))
-        return super().run(graph, inputs)
+        output = super().run(graph, inputs)
+        if graph.graph is self._graph:
+            self.captured = with_outputs(self.captured, output)
+        return output
 
     def _node(self, graph: Any, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
         first = len(self.ops)

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import operator
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx.node import map_arg
 
@@ -30,15 +32,16 @@ from compiler.remarks import Remark, Site
 log = logging.getLogger(__name__)
 
 DONATION = "donated_as"
-"""Key in a placeholder's metadata that carries the donated id along, for hosts that keep metadata of placeholders."""
+"""Key in a placeholder's metadata that carries its donation along, for hosts that keep metadata of placeholders."""
 
 
 @dataclass(frozen=True)
 class Donation:
-    """The placeholder that was donated: its name, and which of the graph's placeholders it was."""
+    """The placeholder that was donated: its name, which of the graph's placeholders it was, and a mark that no other has."""
 
     name: str
     position: int
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False, compare=False)
 
 
 @dataclass
@@ -55,9 +58,9 @@ class PassContext:
         """Record that the caller gives up the memory of a placeholder."""
         nodes = list(node.graph.nodes)
         identity, inputs = nodes.index(node), [n for n in nodes if n.op == "placeholder"]
-        node.meta[DONATION] = identity
+        donation = self.donations[identity] = Donation(node.name, inputs.index(node))
+        node.meta[DONATION] = donation.mark
         self.donated_input_ids.add(identity)
-        self.donations[identity] = Donation(node.name, inputs.index(node))
 
 
 class CloneEliminationPass:
@@ -80,7 +83,8 @@ class CloneEliminationPass:
         index: int = 0,
         overwrites: Mapping[OpOverload, Sequence[str]] = fx_clones.NOTHING,
     ) -> None:
-        self.config, self.context, self.dump, self.index, self.overwrites = config, context, dump, index, overwrites
+        self.config, self.context, self.dump, self.index = config, context, dump, index
+        self.overwrites = {operator: tuple(names) for operator, names in fx_clones.declared(overwrites).items()}
         self.report: CloneReport | None = None
         self.milliseconds = 0.0
 
@@ -97,6 +101,14 @@ class CloneEliminationPass:
             self._show("after", graph)
             self.milliseconds = (time.perf_counter() - start) * 1000
             log.debug("%s took %.1f ms", self.name, self.milliseconds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Operators do not pickle: their names do."""
+        return {**self.__dict__, "overwrites": {str(operator): names for operator, names in self.overwrites.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        named: dict[str, tuple[str, ...]] = state["overwrites"]
+        self.__dict__.update(state, overwrites={_operator(name): parameters for name, parameters in named.items()})
 
     def uuid(self) -> str:
         """What a compilation cache must tell apart: the code, what is declared, and what is donated."""
@@ -121,13 +133,18 @@ class CloneEliminationPass:
         found: list[fx.Node] = []
         doubts: list[Remark] = []
         for identity in sorted(self._ids()):
-            node = _recorded(identity, donations.get(identity), inputs)
+            node = _recorded(donations.get(identity), inputs)
             if node is None:
-                reason = f"donated input {identity} counts as not donated: no placeholder is known to be it"
+                reason = f"donated input {identity} counts as not donated: no placeholder can be verified to be it"
                 doubts.append(Remark(Site("placeholder"), 0, reason))
             else:
                 found.append(node)
         return found, doubts
+
+
+def _operator(name: str) -> OpOverload:
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
 @functools.cache
@@ -144,16 +161,18 @@ class UnsafeCloneEliminationPass(CloneEliminationPass):
     """The name the incumbent has; there is nothing unsafe about this one."""
 
 
-def _recorded(identity: int, donation: Donation | None, inputs: list[fx.Node]) -> fx.Node | None:
-    """The one placeholder that an id was recorded for: by its mark, by what AOTAutograd says it is, or by name."""
-    marked = [node for node in inputs if node.meta.get(DONATION) == identity]
-    if not marked and donation is not None:
-        described = [node for node in inputs if "desc" in node.meta]
-        if described:
-            marked = [node for node in described if getattr(node.meta["desc"], "idx", None) == donation.position]
-        else:
-            marked = [node for node in inputs if node.name == donation.name]
-    return marked[0] if len(marked) == 1 else None
+def _recorded(donation: Donation | None, inputs: list[fx.Node]) -> fx.Node | None:
+    """The one placeholder that a donation was recorded for: by its mark, or by what AOTAutograd says it is.
+
+    A name or a position says nothing: AOTAutograd names inputs anew, in another order.
+    """
+    if donation is None:
+        return None
+    found = [node for node in inputs if node.meta.get(DONATION) == donation.mark]
+    if not found:
+        described = [(node, node.meta.get("desc")) for node in inputs]
+        found = [node for node, desc in described if isinstance(desc, PlainAOTInput) and desc.idx == donation.position]
+    return found[0] if len(found) == 1 else None
 
 
 # -- the incumbent's helpers, with the right answers ---------------------------------------------

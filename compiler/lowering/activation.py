@@ -16,7 +16,9 @@ from compiler.lowering.registry import Call, lowering
 
 @pointwise("aten.relu.default", exact=True)
 def relu(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.maximum(x, like(b, 0, x))
+    """The maximum with zero that keeps -0.0."""
+    zero = like(b, 0, x)
+    return hlo.select(b.compare("LT", x, zero), zero, x)
 
 
 @on_first("aten.gelu.default")

@@ -115,7 +115,8 @@ def _operands(call: Call) -> list[tuple[ir.Value, _Ranks]]:
 
 
 def _all_reduce(b: Builder, value: ir.Value, reduction: str, ranks: _Ranks) -> ir.Value:
-    combine, element = _reduction(reduction), b.element(value)
+    element = b.element(value)
+    combine = _reduction(reduction, element)
     if combine in (hlo.and_, hlo.or_) and element != "i1":
         return _bitwise(b, value, combine, ranks)
     op = hlo.AllReduceOp([value.type], [value], ranks.attribute(), channel_handle=ranks.handle())
@@ -142,7 +143,7 @@ def _reduce_scatter(b: Builder, value: ir.Value, reduction: str, ranks: _Ranks) 
     shape, element = b.shape(value), b.element(value)
     part = b.tensor(element, (shape[0] // ranks.width, *shape[1:]))
     op = hlo.ReduceScatterOp(part, value, 0, ranks.attribute(), channel_handle=ranks.handle())
-    b.region(op, [b.tensor(element, ())] * 2, _reduction(reduction))
+    b.region(op, [b.tensor(element, ())] * 2, _reduction(reduction, element))
     return _average(b, op.results[0], reduction, ranks)
 
 
@@ -152,8 +153,13 @@ def _average(b: Builder, value: ir.Value, reduction: str, ranks: _Ranks) -> ir.V
     return hlo.divide(value, b.splat(ranks.width, b.element(value), b.shape(value)))
 
 
-def _reduction(name: str) -> Callable[..., Any]:
+def _reduction(name: str, element: str) -> Callable[..., Any]:
     found = _REDUCTIONS.get(name)
     if found is None:
         raise UnsupportedError(f"there is no reduction {name!r} in HLO; use one of {', '.join(_REDUCTIONS)}")
+    if found in (hlo.and_, hlo.or_) and not element.lstrip("u").startswith("i"):
+        raise UnsupportedError(
+            f"a reduction {name!r} over ranks is one of bits, and the elements are {element}; reduce integers or booleans "
+            "(view the elements as integers of their width if their bits are meant)"
+        )
     return found

@@ -61,7 +61,12 @@ def overload_names(op: Any) -> list[str]:
         parts = op.replace("::", ".").split(".")
         if len(parts) == 3:
             return [".".join(parts)]
-        packet = getattr(getattr(torch.ops, parts[0]), parts[1])
+        packet = getattr(getattr(torch.ops, parts[0], None), parts[1], None) if len(parts) == 2 else None
+        if packet is None:
+            raise CompileError(
+                f"there is no operator {op!r}",
+                hint="import the library that defines it first; it is spelled 'namespace::name'",
+            )
         return overload_names(packet)
     if isinstance(op, OpOverloadPacket):
         return [name for overload in op.overloads() for name in overload_names(getattr(op, overload))]

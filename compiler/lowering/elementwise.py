@@ -210,26 +210,6 @@ def floor_divide(b: Builder, x: ir.Value, y: ir.Value, step: Step = lambda value
     return hlo.select(b.compare("EQ", y, like(b, 0, y)), plain, floor)
 
 
-@lowering("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
-def power(b: Builder, call: Call) -> ir.Value:
-    exponent = call.args[1]
-    x, y = computed(b, call, call.args[:2])
-    if not isinstance(exponent, ir.Value) and kind(b, x) >= 2 and not isinstance(exponent, complex):
-        one = like(b, 1, x)
-        if exponent in (2, 3, -2):
-            x2 = multiply(b, x, x)
-            return finish(
-                b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else hlo.divide(one, x2)
-            )
-        if exponent in (0.5, -0.5) and kind(b, x) == 2:
-            return finish(b, call, hlo.sqrt(x) if exponent == 0.5 else hlo.rsqrt(x))
-        if exponent == -1:
-            return finish(b, call, hlo.divide(one, x))
-    if b.target == "xla" and kind(b, x) < 2:
-        (y,) = hlo.OptimizationBarrierOp([y]).results  # see `multiply`
-    return finish(b, call, hlo.power(x, y))
-
-
 @pointwise("aten.abs.default", exact=True)
 def absolute(b: Builder, x: ir.Value) -> ir.Value:
     return x if b.element(x)[0] == "u" or kind(b, x) == 0 else hlo.abs(x)

@@ -96,12 +96,18 @@ def kth_value(b: Builder, call: Call) -> list[ir.Value]:
     return [_stored(b, call, value, i) for i, value in enumerate(picked)]
 
 
+_NOTHING = {"i32": -(1 << 31), "i64": -(1 << 63)}
+"""What PyTorch makes of NaN, the median of no elements, in the wide integer types; in the narrow ones it is zero."""
+
+
 @lowering("aten.median.default")
 def median(b: Builder, call: Call) -> ir.Value:
     """The lower median of all elements; NaN when there is one."""
-    x = b.reshape(call.args[0], (math.prod(b.shape(call.args[0])),))
+    size = math.prod(b.shape(call.args[0]))
+    if not size:
+        return b.splat(_NOTHING.get(call.types[0][0], math.nan if kind(b, call.args[0]) == 2 else 0), *call.types[0])
+    x = b.reshape(call.args[0], (size,))
     values, _ = sorted_with_positions(b, x, 0, False)
-    size = b.shape(x)[0]
     found = cut(b, values, 0, (size - 1) // 2, (size + 1) // 2)
     if kind(b, x) == 2:
         last = cut(b, values, 0, size - 1, size)

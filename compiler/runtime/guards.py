@@ -6,14 +6,14 @@ so it is judged again only when an address has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
-from compiler.errors import GuardError
+from compiler.errors import GuardError, UnsupportedError
 from compiler.export.elements import DTYPES, element_size
-from compiler.export.signature import Signature
+from compiler.export.signature import Binding, Signature
 
 
 class Span(NamedTuple):
@@ -41,7 +41,7 @@ class Guards:
         self._complex = [(i, "conj" in b.lazy) for i, b in enumerate(signature.bindings) if self._dtypes[i].is_complex]
         sized = [(b.window, element_size(b.element)) for b in signature.bindings]
         self._bytes = tuple(window.offset * size for window, size in sized)
-        self._lengths = tuple((w.reach - w.offset) * size if w.numel else 0 for w, size in sized)
+        self._lengths = tuple(_length(b) for b in signature.bindings)
         self._shared = tuple(
             group
             for parameter in range(len(self._parameters))
@@ -161,6 +161,30 @@ class Guards:
             f"arguments {names} shared memory at compile time: {how}",
             hint="pass views of one storage laid out as in the example, or compile for separate arguments",
         )
+
+
+def refuse_overlap_of_storages(signature: Signature, examples: Mapping[str, torch.Tensor]) -> None:
+    """Raise UnsupportedError when example tensors overlap in memory that the program writes, and their storages hide it.
+
+    Sharing is seen by storages. Two `torch.from_numpy` of one array are two storages on its memory.
+    """
+    spans = [
+        Span(start, start + length, b.parameter, b.written, b.name)
+        for b in signature.bindings
+        if b.name in examples and b.parameter >= 0 and (length := _length(b)) and (start := examples[b.name].data_ptr())
+    ]
+    for one, other in conflicts(spans):
+        raise UnsupportedError(
+            f"arguments {one.name!r} and {other.name!r} overlap in memory but are tensors of separate storages, and "
+            f"{(one if one.written else other).name!r} is written",
+            hint="make one tensor of the whole memory, and pass views of it",
+        )
+
+
+def _length(binding: Binding) -> int:
+    """Bytes from the first element of the argument to the end of its last."""
+    window = binding.window
+    return (window.reach - window.offset) * element_size(binding.element) if window.numel else 0
 
 
 def conflicts(spans: Iterable[Span]) -> list[tuple[Span, Span]]:

@@ -25,7 +25,7 @@ from xdsl.passes import ModulePass
 
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
-from compiler.process_groups import checked, whole_permutation
+from compiler.process_groups import checked, partitions, whole_permutation
 from compiler.transforms.metadata import record
 from dialects.arguments import Numbers, integer
 from dialects.calls import HandleCall
@@ -75,7 +75,7 @@ def resolve_replica_groups(
         UnsupportedError: the ranks of a process group, or where the ranks of a permutation send, are not known.
         CompileError: a partition does not cover the world, its groups differ in width, or there are two worlds.
     """
-    known = {name: checked(name, partition) for name, partition in groups.items()}
+    known = partitions(groups)
     count, channel = 0, 1
     for op in list(module.walk()):
         if not isinstance(op, Collective):

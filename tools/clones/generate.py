@@ -1,4 +1,7 @@
-"""Seeded random graphs of views, in-place operators and clones, with everything that is computed or written among the results."""
+"""Seeded random graphs of views, in-place operators and clones, with everything that is computed or written among the results.
+
+Some clones are of windows that overlap themselves, and written in part.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +57,32 @@ class Maker:
         return self.pure(*self.pick())
 
     def clone(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
+        overlapping = bool(shape) and self.random.random() < 0.05
+        if overlapping:
+            node, shape = self.overlapping(node, shape)
+            dense = False
         if self.random.random() < 0.3:
             made = self.hand.f(A.clone.default, node, memory_format=torch.contiguous_format)
             self.pool.append((made, shape, True))
         else:
             self.pool.append((self.hand.f(A.clone.default, node), shape, dense))
+        if overlapping and self.random.random() < 0.9:
+            copy = self.pool[-1][0]
+            self.hand.f(
+                A.add_.Tensor, self.hand.f(A.select.int, copy, 0, self.random.randrange(shape[0])), self.scalar()
+            )
+            self.probe(copy)
+
+    def overlapping(self, node: fx.Node, shape: tuple[int, ...]) -> tuple[fx.Node, tuple[int, ...]]:
+        """A view that meets elements of the node more than once: a write to one of its copy meets them once."""
+        f = self.hand.f
+        if self.random.random() < 0.5:  # one that nobody else looks at
+            node = f(A.mul.Tensor, node, self.scalar())
+        if len(shape) == 2:
+            return f(A.expand.default, f(A.slice.Tensor, node, 0, 0, 1), [2, shape[1]]), (2, shape[1])
+        if shape[0] > 2 and self.random.random() < 0.5:
+            return f(A.unfold.default, node, 0, 2, 1), (shape[0] - 1, 2)
+        return f(A.expand.default, node, [2, shape[0]]), (2, shape[0])
 
     def pure(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
         self.compute(node, shape, dense)

@@ -87,6 +87,8 @@ class WildMaker:
             return
         node = self.pick()
         which = self.random.randrange(5)
+        if self.random.random() < 0.2:
+            node = self.overlapping(node)
         made = (
             self.add(A.clone.default, node, memory_format=torch.contiguous_format) if which == 0
             else self.add(torch.clone, node) if which == 1
@@ -94,9 +96,27 @@ class WildMaker:
             else self.add(A.clone.default, node)
         )  # fmt: skip
         self.clones -= made is not None
+        if made is not None and self.values[made].dim() and self.random.random() < 0.3:
+            part = self.add(A.select.int, made, 0, 0)
+            if part is not None and self.values[part].dtype.is_floating_point:
+                self.add(A.add_.Tensor, part, self.scalar())
+                self.probe(made, node)
+
+    def overlapping(self, node: fx.Node) -> fx.Node:
+        """A view that meets elements of the node more than once, where the node has one."""
+        value = self.values[node]
+        if value.dtype.is_floating_point and self.random.random() < 0.5:  # one that nobody else looks at
+            node = self.add(A.mul.Tensor, node, self.scalar()) or node
+        calls: tuple[tuple[Any, ...], ...] = (
+            (A.expand.default, node, [2, *value.shape]), (A.unfold.default, node, 0, 2, 1),
+            (A.as_strided.default, node, [2, 2], [1, 1]),
+        )  # fmt: skip
+        return self.add(*self.random.choice(calls)) or node
 
     def other_copy(self) -> None:
         node = self.pick()
+        if self.random.random() < 0.2:
+            node = self.overlapping(node)
         which = self.random.randrange(4)
         if which == 0:
             self.add(A._to_copy.default, node, dtype=self.values[node].dtype)

@@ -6,7 +6,6 @@ import operator
 from typing import Any, ClassVar
 
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from compiler.frontend.kernels import READERS
 from compiler.integrations.vllm_neuron.contract import contract_of
@@ -46,33 +45,24 @@ class AliasingOutputRewritePass:
             kernel = writes.kernels.get(argument)
             added.append(_kernel_result(host, kernel) if kernel is not None else host.inputs[argument])
         if added:
-            extend_output(gm, added)
+            output = output_node(gm.graph)
+            output.args = ((*_results(host, output), *added),)
             gm.recompile()
         return gm, contract.metadata()
-
-
-def extend_output(gm: fx.GraphModule, added: list[Any]) -> None:
-    """Append results; the output becomes one flat tuple."""
-    output = output_node(gm.graph)
-    output.args = ((*flat_results(output), *added),)
 
 
 def output_node(graph: fx.Graph) -> fx.Node:
     return next(node for node in reversed(graph.nodes) if node.op == "output")
 
 
-def flat_results(output: fx.Node) -> list[Any]:
-    """The leaves of the output, in order; a graph that returns None has no results."""
-    return [] if output.args[0] is None else pytree.tree_leaves(_plain(output.args[0]))
-
-
-def _plain(value: Any) -> Any:
-    """FX keeps its own list and dict types."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [_plain(item) for item in value]
-    return value
+def _results(host: HostProgram, output: fx.Node) -> list[Any]:
+    """The results of a graph, one for each of `host.results`."""
+    whole = output.args[0]
+    if isinstance(whole, (list, tuple)):
+        return list(whole)
+    if isinstance(whole, fx.Node) and isinstance(host.env[whole], (list, tuple)):
+        return [_item(whole, position) for position in range(len(host.results))]
+    return [whole for _ in host.results]
 
 
 def _kernel_result(host: HostProgram, write: Write) -> fx.Node:
@@ -80,12 +70,17 @@ def _kernel_result(host: HostProgram, write: Write) -> fx.Node:
     node = write.node
     if not isinstance(host.env[node], (list, tuple)):
         return node
+    return _item(node, write.result)
+
+
+def _item(node: fx.Node, position: int) -> fx.Node:
+    """An element of the tuple that a node gives."""
     for user in node.users:
-        if user.target is operator.getitem and user.args == (node, write.result):
+        if user.target is operator.getitem and user.args == (node, position):
             return user
-    with host.gm.graph.inserting_after(node):
-        item = host.gm.graph.call_function(operator.getitem, (node, write.result))
+    with node.graph.inserting_after(node):
+        item = node.graph.call_function(operator.getitem, (node, position))
     for key in ("val", "example_value"):
         if isinstance(node.meta.get(key), (list, tuple)):
-            item.meta[key] = node.meta[key][write.result]
+            item.meta[key] = node.meta[key][position]
     return item

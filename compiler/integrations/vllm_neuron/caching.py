@@ -17,9 +17,17 @@ from typing import Any
 import jaxlib
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from compiler.frontend.constants import constant_data
 from compiler.integrations.vllm_neuron.kernels import is_kernel_call
+
+_VERSIONED = frozenset({"torch", "builtins", "math", "operator", "_operator"})
+"""Packages whose functions are told by their names: their versions are in the key."""
+
+_DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, type(None), torch.dtype, torch.device,
+         torch.Tensor, types.FunctionType, functools.partial)  # fmt: skip
+"""What counts of the globals that a function reads; of modules and classes their names are in its code."""
 
 _COUNTERS = frozenset({"kernel_idx", "constant_args_key", "arg_names"})
 
@@ -86,21 +94,40 @@ def _graph(gm: fx.GraphModule) -> list[Any]:
     return lines
 
 
-def _target(node: fx.Node) -> str:
+def _target(node: fx.Node) -> Any:
     target = node.target
     if callable(target) and not hasattr(target, "_schema") and hasattr(target, "__qualname__"):
-        return _function(target)  # the text of a function has its address in it
-    return str(target)
+        return _described(target)  # the text of a function has its address in it
+    return _described(target) if isinstance(target, functools.partial) else str(target)
 
 
-def _function(function: Any) -> str:
-    """A function by its name; one that has no name of its own by what it does."""
+def _function(function: Any, seen: dict[int, int]) -> Any:
+    """A function by its name; one of the user's also by what it does: code, defaults, closure, and globals it reads."""
     name = f"{function.__module__}.{function.__qualname__}"
     code = getattr(function, "__code__", None)
-    if "<" not in name or code is None:
+    if code is None or str(function.__module__).split(".")[0] in _VERSIONED:
         return name
-    cells = [_described(cell.cell_contents) for cell in function.__closure__ or ()]
-    return f"{name} {code.co_code.hex()} {code.co_names} {[_described(c) for c in code.co_consts]} {cells}"
+    if id(function) in seen:
+        return ("seen", seen[id(function)])
+    seen[id(function)] = len(seen)
+    cells = [_described(_cell(cell), seen) for cell in function.__closure__ or ()]
+    defaults = [_described(values, seen) for values in (function.__defaults__, function.__kwdefaults__)]
+    read = {n: function.__globals__[n] for n in sorted(_names(code)) if n in function.__globals__}
+    around = [(n, _described(v, seen)) for n, v in read.items() if isinstance(v, _DATA)]
+    return (name, _described(code, seen), defaults, cells, around)
+
+
+def _cell(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a local function that is not bound yet
+        return None
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Global names that code may read, functions inside included."""
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 def _content(value: Any) -> Any:
@@ -121,17 +148,29 @@ def _content(value: Any) -> Any:
     return _described(value)
 
 
-def _described(value: Any) -> Any:
-    """A Python object by its type and value, never by its address: the text of one that has no text of its own shows it."""
+def _described(value: Any, seen: dict[int, int] | None = None) -> Any:
+    """A Python object by its type and value, never by its address: the text of one that has no text of its own shows it.
+
+    `seen` numbers the functions described so far, which may call each other.
+    """
+    seen = {} if seen is None else seen
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+        return (kind, _content(value))
     if isinstance(value, (list, tuple)):
-        return (kind, [_described(item) for item in value])
+        return (kind, [_described(item, seen) for item in value])
+    if isinstance(value, (set, frozenset)):
+        return (kind, sorted(repr(_described(item)) for item in value))
     if isinstance(value, dict):
-        return (kind, sorted((str(name), _described(item)) for name, item in value.items()))
+        return (kind, sorted((str(name), _described(item, seen)) for name, item in value.items()))
     if isinstance(value, types.CodeType):
-        return (kind, value.co_code.hex(), value.co_names, [_described(c) for c in value.co_consts])
+        return (kind, value.co_code.hex(), value.co_names, [_described(c, seen) for c in value.co_consts])
+    if isinstance(value, functools.partial):
+        return (kind, [_described(part, seen) for part in (value.func, value.args, value.keywords)])
     if type(value).__repr__ is object.__repr__:
-        return (kind, sorted((name, _described(item)) for name, item in getattr(value, "__dict__", {}).items()))
+        return (kind, sorted((name, _described(item, seen)) for name, item in getattr(value, "__dict__", {}).items()))
+    if isinstance(value, types.MethodType):
+        return (kind, _function(value.__func__, seen), _described(value.__self__, seen))
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
-        return (kind, _function(value))
+        return (kind, _function(value, seen))
     return (kind, repr(value))

@@ -20,7 +20,8 @@ class Contract:
     """What a caller has to know about the results of the extended graph.
 
     Attributes:
-        io_map: result -> input whose memory it is; positions count FX results and FX inputs.
+        io_map: result -> input whose memory it is; positions count FX results and FX inputs. A result that is a tuple
+            or another structure of tensors is one result, and no part of it can be named.
         original_output_count: results from here on were added.
         output_views: result -> view of an input's memory, after the results of `io_map` have been stored there.
         added: arguments of the program whose final values are the added results, in order.
@@ -41,22 +42,23 @@ class Contract:
 
 def contract_of(host: HostProgram) -> Contract:
     """The contract of a program that has been made out of place."""
-    bindings, plan = bindings_of(host), plan_of(host)
-    owners, tensors = io_map(bindings, plan)
-    positions = host.result_positions()
-    total = len(host.outputs)
+    bindings, positions = bindings_of(host), host.result_positions()
+    sources = plan_of(host)
+    plan = [_resolved(source, sources) for source in sources]
+    owners, tensors = io_map(bindings, [s if p is not None else None for s, p in zip(plan, positions, strict=True)])
+    total = len(host.results)
     added = tuple(argument for result, argument in sorted(owners.items()) if result >= tensors)
     place = {argument: total + n for n, argument in enumerate(added)}
-    mapped = {
-        (positions[result] if result < tensors else place[argument]): host.position(argument)
-        for result, argument in owners.items()
-        if host.inputs[argument] is not None
-    }
+    mapped: dict[int, int] = {}
+    for result, argument in owners.items():
+        position = positions[result] if result < tensors else place[argument]
+        if position is not None and host.inputs[argument] is not None:
+            mapped[position] = host.position(argument)
     views: dict[int, View] = {}
-    for result, source in enumerate(plan):
-        view = _view(_resolved(source, plan), bindings)
-        if view is not None and positions[result] not in mapped and host.inputs[view[0]] is not None:
-            views[positions[result]] = (host.position(view[0]), *view[1:])
+    for position, source in zip(positions, plan, strict=True):
+        view = _view(source, bindings)
+        if position is not None and view is not None and position not in mapped and host.inputs[view[0]] is not None:
+            views[position] = (host.position(view[0]), *view[1:])
     return Contract(dict(sorted(mapped.items())), total, views, added)
 
 

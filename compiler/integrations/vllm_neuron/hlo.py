@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import fx
 from xdsl.context import Context
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
 
-from compiler.errors import CompileError
+from compiler.errors import CompileError, UnsupportedError
 from compiler.export.hlo import to_hlo
 from compiler.frontend.constants import constant_data
 from compiler.frontend.kernels import READERS, KernelReader, on_values
-from compiler.integrations.vllm_neuron.host import import_host
+from compiler.integrations.vllm_neuron.host import HostProgram, import_host
 from compiler.integrations.vllm_neuron.manager import clean_name
 from compiler.integrations.vllm_neuron.replica_groups import groups_in
 from compiler.lowering.module import lower
@@ -28,6 +30,8 @@ from compiler.transforms.scatters_to_inserts import scatters_to_inserts
 from compiler.transforms.seed_parameter import NAME as SEED
 from compiler.transforms.seed_parameter import add_seed_parameter
 from compiler.verify import verify
+from dialects.alias import Root
+from dialects.types import form
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class HloProgram:
     Attributes:
         proto: serialised HloModuleProto.
         parameters: FX input of each HLO parameter, but for the seed.
-        results: FX result -> HLO output, for results that are tensors.
+        results: FX result -> HLO output, for results that are tensors; the tensors of one that is a structure are the
+            outputs in between.
         unused_input_indices: FX inputs that are no parameter: unused, or no tensors.
         aliases: HLO output -> HLO parameter.
         has_rng_seed_parameter: whether there is one more parameter, the last: an s64 seed for random operators.
@@ -83,7 +88,7 @@ def convert(
             groups the regular partition that the live process group shows.
         permutations: the permutations of ranks in use, by process group (`resolve-replica-groups` says when they are needed).
         kernels: readers of other toolkits' kernel operators.
-        aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`).
+        aliasing_map: FX result -> FX input whose memory it must be written to (`io_map`). No other input may have bytes of it.
 
     Raises:
         UnsupportedError: something has no lowering, or the Neuron compiler does not accept it; all of it is listed.
@@ -98,10 +103,11 @@ def convert(
         permutations=permutations,
         rank=this_rank(),
     )
+    _refuse_sharing(host, (aliasing_map or {}).values())
     make_out_of_place(function, carriers=False)
     position_of = {n: host.position(n) for n in range(len(host.inputs))}
     argument_of = {position: n for n, position in position_of.items() if position >= 0}
-    tensors = {position: n for n, position in enumerate(host.result_positions())}
+    tensors = {position: n for n, position in enumerate(host.result_positions()) if position is not None}
     aliases: dict[int, int] = {}
     for result, position in (aliasing_map or {}).items():
         if int(result) not in tensors or int(position) not in argument_of:
@@ -134,3 +140,21 @@ def convert(
         {result: number_of[argument] for result, argument in sorted(aliases.items())},
         has_rng_seed_parameter=seed in flat.parameters,
     )
+
+
+def _refuse_sharing(host: HostProgram, written: Iterable[int]) -> None:
+    """The pure graph has a value for each input; where one is written that has bytes of another, both would change."""
+    extents = [form(cast(MemRefType[Attribute], value.type)).extent for value in host.function.body.block.args]
+    roots = [cast(Root, attributes.data["alias.root"]).data.id for attributes in host.function.arg_attrs or ()]
+    positions = set(map(int, written))
+    for argument, (low, high) in enumerate(extents):
+        if host.position(argument) not in positions:
+            continue
+        for other, (start, end) in enumerate(extents):
+            if other != argument and roots[other] == roots[argument] and max(low, start) < min(high, end):
+                name, second = (host.program.arguments[n].name for n in (argument, other))
+                raise UnsupportedError(
+                    f"inputs {name} and {second} share memory and a result is written to {name}, but a pure graph takes "
+                    "them as independent",
+                    hint="pass the whole tensor once and take the views inside the program",
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from compiler.frontend.importer import Importer
 from compiler.frontend.inputs import Captured
 from compiler.frontend.kernels import READERS, KernelReader
 from compiler.frontend.sources import node_source
-from compiler.integrations.fx_import import captured_graph
+from compiler.integrations.fx_import import captured_graph, with_outputs
 from compiler.integrations.vllm_neuron.devices import Call, map_devices
 from compiler.locations import node_name
 from compiler.program import Leaf, Program
@@ -30,6 +31,8 @@ from compiler.reference import entry
 from dialects.calls import HandleCall
 from dialects.nki import KernelCall
 from dialects.types import geometry
+
+DETACH = ("detach_", torch.detach_, torch.ops.aten.detach_, torch.ops.aten.detach_.default)
 
 NEUTRAL = "cpu"
 """Where the import computes: devices say nothing about aliasing, and the target's runtime may be absent here."""
@@ -44,7 +47,7 @@ class HostProgram:
         placeholders: all placeholders, in order.
         inputs: per argument of the program, its placeholder, or None for a constant and for random state.
         env: what each node of the graph evaluates to.
-        outputs: the flat results of the graph.
+        outputs: the leaves of the graph's results.
         kernels: readers of kernel calls.
     """
 
@@ -69,9 +72,24 @@ class HostProgram:
         node = self.inputs[argument]
         return self._positions[node] if node is not None else -1
 
-    def result_positions(self) -> list[int]:
-        """The FX result that each tensor result of the program is."""
-        return [position for position, leaf in enumerate(self.outputs) if leaf.is_tensor]
+    @functools.cached_property
+    def results(self) -> list[pytree.TreeSpec]:
+        """The structure of each FX result: each entry of the output when that is a tuple or list, else the output."""
+        tree = self.program.out_tree
+        if tree.is_leaf() and not self.outputs:  # the graph returns None
+            return []
+        return tree.children() if _is_sequence(tree) else [tree]
+
+    def result_positions(self) -> list[int | None]:
+        """The FX result that each tensor result of the program is; None for one that is a part of a result."""
+        parts = [position if tree.is_leaf() else None for position, tree in enumerate(self.results)
+                 for _ in range(tree.num_leaves)]  # fmt: skip
+        return [position for position, leaf in zip(parts, self.outputs, strict=True) if leaf.is_tensor]
+
+
+def _is_sequence(tree: pytree.TreeSpec) -> bool:
+    kind = tree.type
+    return kind is namedtuple or (isinstance(kind, type) and issubclass(kind, (tuple, list)))
 
 
 def import_host(
@@ -111,18 +129,32 @@ class _NeuronImporter(Importer):
     def run(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         if graph.graph is self._graph:
             self.env.update(zip((n for n in self._graph.nodes if n.op == "placeholder"), inputs, strict=True))
-        return super().run(graph, inputs)
+        output = super().run(graph, inputs)
+        if graph.graph is self._graph:
+            self.captured = with_outputs(self.captured, output)
+        return output
 
     def _node(self, graph: fx.GraphModule, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
         if node.op in ("call_function", "call_method"):
             call = map_devices(node, lambda form, value: torch.device(NEUTRAL) if form != "other" else value)
-            self._refuse_metadata_change(node, env)
-            value = super()._node(graph, _Neutral(node, call), env)  # type: ignore[arg-type]
+            value = self._detached(node, env)
+            if value is None:
+                self._refuse_metadata_change(node, env)
+                value = super()._node(graph, _Neutral(node, call), env)  # type: ignore[arg-type]
         else:
             value = super()._node(graph, node, env)
         if node.graph is self._graph:
             self.env[node] = value
         return value
+
+    @staticmethod
+    def _detached(node: fx.Node, env: dict[fx.Node, Any]) -> Handle | None:
+        """`detach_` gives the tensor itself: of the operators that change a tensor in place, not its elements, the one
+        that leaves its window alone."""
+        if node.target not in DETACH or not isinstance(node.args[0], fx.Node):
+            return None
+        value = env.get(node.args[0])
+        return value if isinstance(value, Handle) else None
 
     def _refuse_metadata_change(self, node: fx.Node, env: dict[fx.Node, Any]) -> None:
         """A host's metadata of an input may show it as it is after `resize_` or `t_`, which then seem to change nothing."""

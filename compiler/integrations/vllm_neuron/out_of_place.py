@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.node import map_aggregate, map_arg
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
@@ -19,7 +19,7 @@ from compiler.export.fx_graph import FxExporter, Origin, permuted, tensor_type
 from compiler.export.signature import OutputSource, Window
 from compiler.frontend.forms import Handle
 from compiler.frontend.kernels import READERS, read_kernel, tensors_of
-from compiler.integrations.vllm_neuron.aliasing import flat_results, output_node
+from compiler.integrations.vllm_neuron.aliasing import output_node
 from compiler.integrations.vllm_neuron.contract import Contract, bindings_of, contract_of, plan_of
 from compiler.integrations.vllm_neuron.devices import devices_of
 from compiler.integrations.vllm_neuron.host import (
@@ -191,16 +191,15 @@ class _Rewrite:
         return value
 
     def _output(self, tensors: Sequence[fx.Node]) -> None:
-        old = output_node(self.host.gm.graph)
-        found = [tensors[leaf.index] if leaf.is_tensor else leaf.constant for leaf in self.host.outputs]
+        host = self.host
+        found = [tensors[leaf.index] if leaf.is_tensor else leaf.constant for leaf in host.outputs]
         if self.contract.added:
-            self.new.output((*found, *(self._final(a) for a in self.contract.added)))
-        else:
             rest = iter(found)
-            leaves = len(flat_results(old))
-            assert leaves == len(found)
-            self.new.output(map_aggregate(old.args[0], lambda _leaf: next(rest)) if leaves else old.args[0])
-        output_node(self.new).meta.update(old.meta)
+            results = [tree.unflatten([next(rest) for _ in range(tree.num_leaves)]) for tree in host.results]
+            self.new.output((*results, *(self._final(a) for a in self.contract.added)))
+        else:
+            self.new.output(host.program.out_tree.unflatten(found) if found else output_node(host.gm.graph).args[0])
+        output_node(self.new).meta.update(output_node(host.gm.graph).meta)
 
     # -- where things come from ----------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from compiler.errors import CompileError
 from compiler.frontend.collectives import NAMESPACES
 from compiler.integrations.vllm_neuron.devices import graphs_of
-from compiler.process_groups import checked, resolve_process_group
+from compiler.process_groups import checked, partitions, resolve_process_group
 from dialects.collective import Partition
 
 GroupResolver = Callable[[str], Partition]
@@ -30,10 +31,12 @@ class CollectiveReplicaGroupsPass:
         """Annotate in place. `replica_groups={group name: partition}` overrides what the process group says.
 
         Raises:
-            RuntimeError: the partition that a group belongs to is unknown.
+            RuntimeError: the partition that a group belongs to is unknown, or what is given is none.
         """
-        given: dict[str, Any] = dict(kwargs.get("replica_groups") or {})
-        known: dict[str, Partition] = {}
+        try:
+            known = partitions(kwargs.get("replica_groups"))
+        except CompileError as error:
+            raise RuntimeError(f"Replica groups cannot be read: {error}") from error
         count = 0
         for graph in graphs_of(gm):
             for node in graph.graph.nodes:
@@ -42,7 +45,7 @@ class CollectiveReplicaGroupsPass:
                     continue
                 if name not in known:
                     try:
-                        known[name] = checked(name, given[name] if name in given else self.resolver(name))
+                        known[name] = checked(name, self.resolver(name))
                     except Exception as error:
                         raise RuntimeError(
                             f"Replica groups of {node.name} (group {name!r}) are unknown: {error}"

@@ -247,6 +247,68 @@ func.func @main(%x: memref<2x2xf32> {alias.root = #alias.root<0, 16 bytes>}) -> 
 
 // -----
 
+// The rows of the copy are one row of its source; a write of one would change the others too: kept.
+// CHECK-LABEL: func.func @main
+// CHECK: "aten.clone.default"{{.*}}alias.kept = "aten.add_.Scalar{{[^"]*}}: it would write an element that others share"
+func.func @main(%x: memref<6xf32> {alias.root = #alias.root<0, 24 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<6xf32>) -> memref<6xf32>
+  %e = fx.call "aten.expand.default"(%y, [4, 6]) effects<> results<view 0> : (memref<6xf32>) -> memref<4x6xf32, strided<[0, 1]>>
+  %c = fx.call "aten.clone.default"(%e, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<4x6xf32, strided<[0, 1]>>) -> memref<4x6xf32>
+  %r = fx.call "aten.select.int"(%c, 0, 0) effects<> results<view 0> : (memref<4x6xf32>) -> memref<6xf32>
+  %a = fx.call "aten.add_.Scalar"(%r, 1) effects<read 0, write 0> results<same 0> : (memref<6xf32>) -> memref<6xf32>
+  %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4x6xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
+// A write of no row at all: removed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "aten.sum.default"(%e)
+func.func @main(%x: memref<6xf32> {alias.root = #alias.root<0, 24 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<6xf32>) -> memref<6xf32>
+  %e = fx.call "aten.expand.default"(%y, [4, 6]) effects<> results<view 0> : (memref<6xf32>) -> memref<4x6xf32, strided<[0, 1]>>
+  %c = fx.call "aten.clone.default"(%e, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<4x6xf32, strided<[0, 1]>>) -> memref<4x6xf32>
+  %r = fx.call "aten.slice.Tensor"(%c, 0, 0, 0) effects<> results<view 0> : (memref<4x6xf32>) -> memref<0x6xf32, strided<[6, 1]>>
+  %a = fx.call "aten.add_.Scalar"(%r, 1) effects<read 0, write 0> results<same 0> : (memref<0x6xf32, strided<[6, 1]>>) -> memref<0x6xf32, strided<[6, 1]>>
+  %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4x6xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
+// The rows of the source overlap in part: kept.
+// CHECK-LABEL: func.func @main
+// CHECK: "aten.clone.default"{{.*}}alias.kept = "aten.add_.Scalar{{[^"]*}}: it would write an element that others share"
+func.func @main(%x: memref<6xf32> {alias.root = #alias.root<0, 24 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<6xf32>) -> memref<6xf32>
+  %e = fx.call "aten.unfold.default"(%y, 0, 3, 1) effects<> results<view 0> : (memref<6xf32>) -> memref<4x3xf32, strided<[1, 1]>>
+  %c = fx.call "aten.clone.default"(%e, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<4x3xf32, strided<[1, 1]>>) -> memref<4x3xf32>
+  %r = fx.call "aten.select.int"(%c, 0, 0) effects<> results<view 0> : (memref<4x3xf32>) -> memref<3xf32>
+  %a = fx.call "aten.add_.Scalar"(%r, 1) effects<read 0, write 0> results<same 0> : (memref<3xf32>) -> memref<3xf32>
+  %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<4x3xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
+// Here they lie side by side: the row is written in the source, and the copy is removed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: aten.clone
+// CHECK: "aten.select.int"(%e, 0, 0)
+func.func @main(%x: memref<6xf32> {alias.root = #alias.root<0, 24 bytes>}) -> (memref<f32>) {
+  %y = fx.call "aten.sin.default"(%x) effects<read 0> results<fresh> : (memref<6xf32>) -> memref<6xf32>
+  %e = fx.call "aten.unfold.default"(%y, 0, 2, 2) effects<> results<view 0> : (memref<6xf32>) -> memref<3x2xf32, strided<[2, 1]>>
+  %c = fx.call "aten.clone.default"(%e, memory_format = @"memory_format:contiguous_format") effects<read 0> results<fresh> : (memref<3x2xf32, strided<[2, 1]>>) -> memref<3x2xf32>
+  %r = fx.call "aten.select.int"(%c, 0, 0) effects<> results<view 0> : (memref<3x2xf32>) -> memref<2xf32>
+  %a = fx.call "aten.add_.Scalar"(%r, 1) effects<read 0, write 0> results<same 0> : (memref<2xf32>) -> memref<2xf32>
+  %s = fx.call "aten.sum.default"(%c) effects<read 0> results<fresh> : (memref<3x2xf32>) -> memref<f32>
+  func.return %s : memref<f32>
+}
+
+// -----
+
 // Every element of the copy is one and the same of its source; a write through it would meet it twice: kept.
 // CHECK-LABEL: func.func @main
 // CHECK: "aten.clone.default"{{.*}}alias.kept = "aten.add_.Scalar{{[^"]*}}: it would write one element twice"

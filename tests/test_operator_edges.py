@@ -1,0 +1,114 @@
+"""Operators at their edges: factors that depend on strides, powers beyond 63, nothing to take a median of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import compiler
+from compiler.integrations.dynamo import fx2hlo
+
+
+def assert_like_eager(program: Callable[..., Any], *inputs: torch.Tensor) -> None:
+    found = tree_leaves(compiler.compile(program, inputs)(*inputs))
+    torch.testing.assert_close(found, tree_leaves(program(*inputs)), equal_nan=True, check_stride=True)
+
+
+MATRICES = {
+    "contiguous": torch.randn(4, 4, generator=torch.Generator().manual_seed(1)),
+    "batch": torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(2)),
+    "column-major": torch.randn(3, 3, generator=torch.Generator().manual_seed(3)).mT,
+    "strided": torch.randn(3, 3, 2, generator=torch.Generator().manual_seed(4)).permute(2, 0, 1),
+    "complex": torch.randn(3, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(5)),
+    "f64": torch.randn(1, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(6)),
+}
+
+
+@pytest.mark.parametrize("layout", MATRICES)
+@pytest.mark.parametrize("operator", [torch._linalg_det, torch._linalg_slogdet])
+def test_the_factors_of_a_determinant(operator: Callable[..., object], layout: str) -> None:
+    assert_like_eager(operator, MATRICES[layout])
+
+
+def gradient(determinant: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            return torch.autograd.grad(determinant(leaf).sum(), leaf)[0]
+
+    return program
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "batch", "column-major", "strided", "f64"])
+@pytest.mark.parametrize("determinant", [torch.det, torch.logdet, lambda x: torch.linalg.slogdet(x)[1]])
+def test_gradients_of_determinants(determinant: Callable[[torch.Tensor], torch.Tensor], layout: str) -> None:
+    assert_like_eager(gradient(determinant), MATRICES[layout])
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "batch", "column-major"])
+def test_gradients_of_determinants_through_torch_compile(layout: str) -> None:
+    given, expected = (MATRICES[layout].clone().requires_grad_() for _ in range(2))
+    torch.compile(lambda x: torch.det(x).sum(), backend=fx2hlo)(given).backward()
+    torch.det(expected).sum().backward()
+    torch.testing.assert_close(given.grad, expected.grad)
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+EXPONENTS = (0, 1, 2, 3, 5, 31, 63, 64, 65, 66, 100, 127)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_powers_take_all_bits_of_the_exponent(dtype: torch.dtype) -> None:
+    bases = torch.tensor([0, 1, 2, 3, 7, 11, 100], dtype=dtype)
+    bases = bases if dtype is torch.uint8 else torch.cat([bases, -bases])
+    exponents = torch.tensor(EXPONENTS, dtype=dtype)
+    assert_like_eager(lambda x: [x**n for n in EXPONENTS], bases)
+    assert_like_eager(lambda x, y: (x[:, None] ** y, torch.pow(3, y), x[2] ** y), bases, exponents)
+
+
+def test_huge_and_negative_exponents() -> None:
+    bases = torch.tensor([0, 1, -1, 2, 3, -3, -(1 << 63)])
+    exponents = torch.tensor([1 << 40, (1 << 63) - 1, -(1 << 63), -1, -2, 3 << 30])
+    assert_like_eager(lambda x, y: x[:, None] ** y, bases, exponents)
+    assert_like_eager(lambda x: [x ** (2**40), x ** (2**62 + 1)], bases)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, *INTEGERS])
+def test_the_median_of_nothing(dtype: torch.dtype) -> None:
+    assert_like_eager(lambda x: (x.median(), x.nanmedian()), torch.empty(0, 3, dtype=dtype))
+
+
+def test_the_median_of_no_rows() -> None:
+    assert_like_eager(lambda x: [*x.median(1), *x.nanmedian(1)], torch.empty(0, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_relu_keeps_a_negative_zero(dtype: torch.dtype) -> None:
+    x = torch.tensor([-0.0, 0.0, -1.0, 2.0, float("nan"), float("-inf")], dtype=dtype)
+    assert_like_eager(lambda x: (torch.relu(x), torch.relu(x).signbit()[:4]), x)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_lcm_overflows_like_eager(dtype: torch.dtype) -> None:
+    x = torch.tensor([126, 100, 0, 127, 35], dtype=dtype)
+    y = torch.tensor([127, 99, 5, 126, 21], dtype=dtype)
+    assert_like_eager(lambda x, y: (torch.lcm(x, y), torch.lcm(-x, y)), x, y)
+
+
+def drawn(x: torch.Tensor) -> torch.Tensor:
+    return x.random_(3, 10)
+
+
+def test_an_overload_whose_name_is_a_keyword() -> None:
+    x = torch.zeros(200)
+    found = compiler.compile(drawn, (x,))(x)
+    assert found.min() == 3 and found.max() == 9 and torch.equal(x, found)
+
+
+def test_an_overload_whose_name_is_a_keyword_through_torch_compile() -> None:
+    found = torch.compile(lambda x: (x + 1).random_(3, 10), backend=fx2hlo)(torch.zeros(200))
+    assert found.min() == 3 and found.max() == 9
