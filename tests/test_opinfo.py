@@ -13,8 +13,9 @@ import torch
 
 from tools.opinfo import judge, results
 from tools.opinfo.check import Verdict, reason
+from tools.opinfo.core_samples import CORE
 from tools.opinfo.distributions import compare_draws
-from tools.opinfo.runner import Unit
+from tools.opinfo.runner import Unit, units
 from tools.opinfo.samples import entries, samples
 
 ROOT = Path(__file__).parents[1]
@@ -27,8 +28,14 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[Unit, list[Verdic
     """In a process of its own: a process that has an XLA client, as this one may, cannot be forked."""
     journal = tmp_path_factory.mktemp("opinfo") / "journal.jsonl"
     command = ["run", "--part", str(PART), "--limit", "2", "--children", "1", "--journal", str(journal)]
-    subprocess.run([sys.executable, "-m", "tools.opinfo", *command], cwd=ROOT, capture_output=True, timeout=900)
-    return dict(results.read_journal(journal))
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.opinfo", *command], cwd=ROOT, capture_output=True, text=True, timeout=900
+    )
+    found = dict(results.read_journal(journal))
+    bad = any(v.kind in ("wrong", "layout", "crashed") for verdicts in found.values() for v in verdicts)
+    assert done.returncode == int(bad), done.stderr
+    assert set(found) == set(units([*entries(), *CORE])[::PART])
+    return found
 
 
 @pytest.mark.slow

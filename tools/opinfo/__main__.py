@@ -105,7 +105,12 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     with journal.open("a") as file, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(work))
         for unit, verdicts, seconds in run(work, children=options.children, limit=options.limit):
-            item = {"unit": asdict(unit), "seconds": seconds, "verdicts": [asdict(v) for v in verdicts]}
+            item = {
+                "unit": asdict(unit),
+                "seconds": seconds,
+                "default_level": True,
+                "verdicts": [asdict(v) for v in verdicts],
+            }
             print(json.dumps(item), file=file, flush=True)
             counts.update(v.kind for v in verdicts)
             progress.update(task, advance=1, description=_line(counts))

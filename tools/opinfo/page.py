@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+
+import torch
 
 from tools.opinfo import results as data
 from tools.opinfo.judge import TOLERANCE, UNINITIALISED, WIDER
 from tools.opinfo.overloads import core, status
+from tools.opinfo.samples import DTYPES, LARGEST, LIMIT, OTHER
 
 FILE = Path(__file__).parents[2] / "docs" / "operators.md"
 
@@ -26,6 +30,14 @@ def text(results: data.Results) -> str:
         "    python -m tools.opinfo report          # docs/opinfo.json and this page from the journal",
         "",
         f"The run had {results['run'][0]} units (an entry, a variant, a type) and took {results['run'][1]} seconds of one core.",
+        f"A unit has at most {LIMIT} samples, one of each kind before a second of any, each with at most {LARGEST} elements; larger",
+        f"ones are left out. Types: {_names(DTYPES)}; for an entry that supports none of them the first it supports of",
+        f"{_names(OTHER)}. XLA compiles at optimisation level 0"
+        + (
+            f"; in {default} units, the first sample that draws nothing is compiled and compared at XLA's default level as well."
+            if (default := sum(results["run"][2:]))
+            else "."
+        ),
         "Every one of PyTorch's own samples (`op_db`) that is chosen, by kind, is compiled, run and compared with eager: values,",
         "written arguments, shared memory, strides. The variant `overload` has calls of core ATen overloads that `op_db` does not",
         "reach. What a sample draws at random is compared by its distribution: two-sample tests of each element and of the",
@@ -85,6 +97,10 @@ def text(results: data.Results) -> str:
             f"| `{name}` | {'core' if name in tagged else ''} | {_cell(status(name, results))} | {run} | {passed} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _names(dtypes: Iterable[torch.dtype]) -> str:
+    return ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
 
 
 def _cell(value: str) -> str:

@@ -15,7 +15,8 @@ from tools.opinfo.samples import VARIANTS
 FILE = Path(__file__).parents[2] / "docs" / "opinfo.json"
 
 Results = dict[str, Any]
-"""{"run": [units, seconds of work], "entries": {variant: {entry: {dtype: {"passed": n, "refused": {reason: n}, ...}}}},
+"""{"run": [units, seconds of work, units also at XLA's default level],
+"entries": {variant: {entry: {dtype: {"passed": n, "refused": {reason: n}, ...}}}},
 "overloads": {name: [run, passed]}}"""
 
 BAD = ("wrong", "crashed")
@@ -28,12 +29,17 @@ def read_journal(path: Path) -> Iterator[tuple[Unit, list[Verdict]]]:
 
 
 def work(path: Path) -> list[int]:
-    """How many units a journal holds, and the seconds that they took one after the other."""
-    seconds = [json.loads(line).get("seconds", 0.0) for line in path.read_text().splitlines()]
-    return [len(seconds), round(sum(seconds))]
+    """How many units a journal holds, the seconds that they took one after the other, and how many of them ran at XLA's
+    default level as well."""
+    items = [json.loads(line) for line in path.read_text().splitlines()]
+    return [
+        len(items),
+        round(sum(item.get("seconds", 0.0) for item in items)),
+        sum(item.get("default_level", False) for item in items),
+    ]
 
 
-def summarise(found: Iterable[tuple[Unit, list[Verdict]]], run: Sequence[int] = (0, 0)) -> Results:
+def summarise(found: Iterable[tuple[Unit, list[Verdict]]], run: Sequence[int] = (0, 0, 0)) -> Results:
     entries: dict[str, dict[str, dict[str, Any]]] = {variant: {} for variant in VARIANTS}
     overloads: dict[str, list[int]] = {}
     for unit, verdicts in sorted(found, key=lambda item: (item[0].entry, item[0].variant, item[0].dtype)):
