@@ -82,7 +82,7 @@ def test_a_copy_of_nothing_becomes_a_view_and_stays_an_object_of_its_own():
 
 @pytest.mark.parametrize("first", range(0, 80, 20))
 def test_random_graphs_match_brute_force(first: int):
-    compared, missed = 0, set[int]()
+    compared = 0
     for seed in range(first, first + 20):
         force = brute_force(seed)
         if force is None:
@@ -91,11 +91,25 @@ def test_random_graphs_match_brute_force(first: int):
         for donated in {(), force.case.donate}:
             outcome = compare(force, donated)
             assert not outcome.errors, (seed, outcome)
-            if outcome.larger is not None:
-                # An overwrite that no schema declares (see `overwrites=`); a result of which views are made.
-                assert re.search("overwrites dst|the strides of its result follow", outcome.reason), (seed, outcome)
-                missed.add(seed)
-    assert compared >= 15 and len(missed) <= 1
+            # An overwrite that no schema declares: see `overwrites=`.
+            assert outcome.larger is None or (seed == 45 and "overwrites dst" in outcome.reason), (seed, outcome)
+    assert compared >= 15
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_copies_of_overlapping_windows_stay_right(first: int):
+    """What is kept for them errs on the safe side, so that the best count is not asked for."""
+    compared = 0
+    for seed in range(first, first + 20):
+        try:
+            force = BruteForce(random_case(seed, overlapping=True))
+        except RuntimeError:
+            continue
+        compared += 1
+        for donated in {(), force.case.donate}:
+            outcome = compare(force, donated)
+            assert not outcome.errors, (seed, outcome)
+    assert compared >= 15
 
 
 @pytest.mark.parametrize("first", range(0, 24, 8))
@@ -149,12 +163,11 @@ def brute_force(seed: int) -> BruteForce | None:
 
 
 def test_what_overwrites_an_operand_can_be_declared():
-    force = brute_force(140)
+    force = brute_force(45)
     assert force is not None
     graph = force.case.build()
     report = eliminate_clones(graph, force.case.inputs(), overwrites={OPS.reverse_into.default: ("dst",)})
-    assert len(report.removed) == 2 and not force.errors(graph, ())
-    assert len(eliminate_clones(force.case.build(), force.case.inputs()).removed) == 1
+    assert len(report.removed) == 1 and not force.errors(graph, ())
     with pytest.raises(CompileError, match="reverse_into.default does not write 'src'"):
         eliminate_clones(force.case.build(), overwrites={OPS.reverse_into.default: ("src",)})
 
@@ -467,7 +480,7 @@ def hoistable() -> Hand:
 
 def test_hoisting_is_right_on_random_graphs():
     gained = 0
-    for seed in range(10, 40):
+    for seed in range(30):
         if (force := brute_force(seed)) is None:
             continue
         case = force.case

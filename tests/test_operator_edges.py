@@ -112,3 +112,37 @@ def test_an_overload_whose_name_is_a_keyword() -> None:
 def test_an_overload_whose_name_is_a_keyword_through_torch_compile() -> None:
     found = torch.compile(lambda x: (x + 1).random_(3, 10), backend=fx2hlo)(torch.zeros(200))
     assert found.min() == 3 and found.max() == 9
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e5m2, torch.float8_e4m3fn, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda x: torch.nn.functional.pad(x, (1, 0)),
+        lambda x: x.roll(1, 0),
+        lambda x: torch.cat([x, x[1:]]),
+        lambda x: torch.stack([x, x]),
+    ],
+    ids=["pad", "roll", "cat", "stack"],
+)
+def test_moves_keep_the_bits_of_a_nan(move, dtype):
+    """XLA's CPU back end widens moves of small floats, and makes one NaN of all."""
+    bits = {1: torch.uint8, 2: torch.int16}[dtype.itemsize]
+    x = torch.tensor([126, 253, 127, 1, 2, 3], dtype=torch.uint8).repeat(dtype.itemsize).view(dtype)
+    assert torch.equal(compiler.compile(move, (x,))(x).view(bits), move(x).view(bits))
+
+
+def test_a_window_that_is_rolled_in_place_is_read_before_it_is_written():
+    """XLA's CPU back end would update it in place while it still reads it, where the result is seen in another shape."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        column = x.diagonal(-1, 0, 2)
+        column.copy_(column.roll(2, 0))
+        pairs = torch.view_as_complex(x)
+        pairs.copy_(pairs.flip(0))
+        return x
+
+    right, given = torch.arange(12.0).view(2, 3, 2), torch.arange(12.0).view(2, 3, 2)
+    program(right)
+    compiler.compile(program, (given.clone(),))(given)
+    assert torch.equal(given, right)

@@ -13,6 +13,7 @@ from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.promotion import finish
 from compiler.lowering.registry import Call, lowering
+from compiler.lowering.windows import bitcast, carrier
 
 
 def axis(dim: int, rank: int) -> int:
@@ -34,7 +35,20 @@ def pad(b: Builder, x: ir.Value, value: float | complex, low: Sequence[int], hig
     """Constant edges; a negative width crops."""
     if not any(low) and not any(high):
         return x
-    return hlo.pad(x, b.splat(value, b.element(x)), list(low), list(high), [0] * len(low))
+    element, (x, edge) = b.element(x), _movable(b, [x, b.splat(value, b.element(x))])
+    return bitcast(b, hlo.pad(x, edge, list(low), list(high), [0] * len(low)), element)
+
+
+def join(b: Builder, values: Sequence[ir.Value], dim: int) -> ir.Value:
+    """Values of one type, one after the other along a dimension."""
+    if len(values) == 1:
+        return values[0]
+    return bitcast(b, hlo.concatenate(_movable(b, values), dim), b.element(values[0]))
+
+
+def _movable(b: Builder, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """The values as the type that XLA moves without a look at the bits; the Neuron compiler takes them as they are."""
+    return [bitcast(b, x, carrier(b.element(x))) for x in values] if b.target == "xla" else list(values)
 
 
 # -- copies ------------------------------------------------------------------------------------
@@ -158,7 +172,7 @@ def cat(b: Builder, call: Call) -> ir.Value:
     values = [b.convert(x, element) for x in call.args[0] if not _is_legacy_empty(b, x, len(shape))]
     if not values:
         return b.splat(0, element, shape)
-    return values[0] if len(values) == 1 else hlo.concatenate(values, axis(call.arg(1, "dim", 0), len(shape)))
+    return join(b, values, axis(call.arg(1, "dim", 0), len(shape)))
 
 
 @lowering("aten.stack.default")
@@ -166,7 +180,7 @@ def stack(b: Builder, call: Call) -> ir.Value:
     element, shape = call.types[0]
     dim = axis(call.arg(1, "dim", 0), len(shape))
     slab = (*shape[:dim], 1, *shape[dim + 1 :])
-    return hlo.concatenate([b.reshape(b.convert(x, element), slab) for x in call.args[0]], dim)
+    return join(b, [b.reshape(b.convert(x, element), slab) for x in call.args[0]], dim)
 
 
 @lowering("aten.repeat.default")
@@ -180,8 +194,8 @@ def repeat(b: Builder, call: Call) -> ir.Value:
 
 @lowering("aten.roll.default")
 def roll(b: Builder, call: Call) -> ir.Value:
-    x, shifts, dims = call.args[0], call.args[1], call.arg(2, "dims", ())
-    shape = b.shape(x)
+    element, shape = b.element(call.args[0]), b.shape(call.args[0])
+    (x,), shifts, dims = _movable(b, [call.args[0]]), call.args[1], call.arg(2, "dims", ())
     if not dims:
         x, dims = b.reshape(x, (math.prod(shape),)), (0,)
     for shift, dim in zip(shifts, dims, strict=True):
@@ -190,7 +204,7 @@ def roll(b: Builder, call: Call) -> ir.Value:
         start = -shift % size if size else 0
         if start:
             x = hlo.concatenate([cut(b, x, dim, start, size), cut(b, x, dim, 0, start)], dim)
-    return b.reshape(x, shape)
+    return bitcast(b, b.reshape(x, shape), element)
 
 
 @lowering("aten.flip.default")

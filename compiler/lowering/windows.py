@@ -236,7 +236,9 @@ def insert(
     box = None if overlaps_itself(window) else _best_box(shape, window)
     if box is None:
         placed = _scatter_flat(b, base, value, window)
-    elif box.unit and (box.dims != shape or _reshaped(base)) and _computed_from(value, base):
+    elif box.unit and (
+        _computed_from(value, base) if box.dims != shape or _reshaped(base) else _rearranged_from(value, base, box)
+    ):
         placed = _select_box(b, b.reshape(base, box.dims), block(b, value, box), box)
     elif box.unit:
         starts = [b.splat(start, "i64") for start in box.starts]
@@ -283,6 +285,61 @@ def _computed_from(value: ir.Value, base: ir.Value, most: int = 64) -> bool:
             return True
         if current.owner.name not in _MATERIALIZED:
             pending.extend(current.owner.operands)
+    return False
+
+
+_MOVES = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        *(
+            "broadcast_in_dim",
+            "concatenate",
+            "dynamic_gather",
+            "dynamic_slice",
+            "dynamic_update_slice",
+            "gather",
+            "pad",
+        ),
+        *("reduce", "reduce_window", "reverse", "slice", "transpose", "fft", "cholesky", "triangular_solve"),
+        *("custom_call", "if"),
+    )
+)
+"""Operations whose result has elements of the operands at other places, or many of them in one."""
+
+
+def _rearranged_from(value: ir.Value, base: ir.Value, box: Box, most: int = 64) -> bool:
+    """Whether the update `value` needs elements of the box at other places than it puts them; True also when that is long to
+    find out.
+
+    Where the result is reshaped later, XLA's CPU backend updates the base in place although the update still reads it there
+    (seen in jaxlib 0.10.2: a column that is rolled, in a buffer that is seen as complex numbers afterwards).
+    """
+    root = _unshaped(base)
+    pending, seen = [(value, False)], set[tuple[ir.Value, bool]]()
+    while pending:
+        current, moved = pending.pop()
+        if current == root:
+            return True
+        if (current, moved) in seen or isinstance(current.owner, ir.Block) or current.owner.name in _MATERIALIZED:
+            continue
+        seen.add((current, moved))
+        if len(seen) > most:
+            return True
+        owner = current.owner
+        if owner.name == "stablehlo.slice" and owner.operands[0] == root:
+            starts, stops = (
+                list(ir.DenseI64ArrayAttr(owner.attributes[f"{name}_indices"])) for name in ("start", "limit")
+            )
+            ends = [start + count for start, count in zip(box.starts, box.counts, strict=True)]
+            if any(
+                stop <= low or start >= high
+                for start, stop, low, high in zip(starts, stops, box.starts, ends, strict=True)
+            ):
+                continue  # it reads what the update leaves alone
+            if moved or (starts, stops) != (list(box.starts), ends):
+                return True
+            continue
+        pending.extend((operand, moved or owner.name in _MOVES) for operand in owner.operands)
     return False
 
 

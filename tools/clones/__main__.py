@@ -1,12 +1,13 @@
 """`python -m tools.clones N`: N random graphs, nothing and some inputs donated, against the best choice of clones there is.
 
 Prints every graph that is wrong, every one where a larger choice exists with the reason, and a summary. The exit code says whether
-none is wrong and at most one in fifty misses the best.
+none is wrong and at most one in a hundred misses the best.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 import warnings
@@ -76,8 +77,13 @@ def main() -> int:
     parser.add_argument(
         "--wild", action="store_true", help="graphs of everything that can share memory; misses are allowed there"
     )
+    parser.add_argument(
+        "--overlapping",
+        action="store_true",
+        help="some clones are of windows that overlap themselves and are written in part; misses are allowed there",
+    )
     options = parser.parse_args()
-    make = wild_case if options.wild else random_case
+    make = wild_case if options.wild else functools.partial(random_case, overlapping=options.overlapping)
     warnings.simplefilter("ignore")
     start, seed = time.process_time(), options.seed
     done = clones = removed = 0
@@ -105,7 +111,7 @@ def main() -> int:
         f"{done} graphs (seeds {options.seed} to {seed - 1}): {len(wrong)} wrong, {done - len(wrong) - len(missed)} equal to the best, "
         f"{len(missed)} below it; {removed} of {clones} clones gone; {seconds:.0f} s of one core, {seconds / done * 1000:.0f} ms a graph"
     )
-    return 1 if wrong or (len(missed) > done // 50 and not options.wild) else 0
+    return 1 if wrong or (len(missed) > done // 100 and not (options.wild or options.overlapping)) else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Seeded random graphs of views, in-place operators and clones, with everything that is computed or written among the results.
 
-Some clones are of windows that overlap themselves, and written in part.
+On request, some clones are of windows that overlap themselves, and are written in part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ SHAPES = ((2, 3), (3, 3), (4,), (2, 2))
 class Maker:
     """One graph: nodes with their shapes and whether they are row-major, made op by op."""
 
-    def __init__(self, seed: int, operations: int, clones: int):
+    def __init__(self, seed: int, operations: int, clones: int, overlapping: bool = False):
         self.random = random.Random(seed)
+        self.overlapping_copies = overlapping
         self.shapes = [self.random.choice(SHAPES) for _ in range(self.random.randint(1, 2))]
         self.hand = Hand(*[f"x{i}" for i in range(len(self.shapes))])
         self.pool: list[tuple[fx.Node, tuple[int, ...], bool]] = [
@@ -57,7 +58,7 @@ class Maker:
         return self.pure(*self.pick())
 
     def clone(self, node: fx.Node, shape: tuple[int, ...], dense: bool) -> None:
-        overlapping = bool(shape) and self.random.random() < 0.08
+        overlapping = self.overlapping_copies and bool(shape) and self.random.random() < 0.2
         if overlapping:
             node, shape = self.overlapping(node, shape)
             dense = False
@@ -152,9 +153,13 @@ class Maker:
             self.pool.append((f(A.add_.Tensor, node, like, alpha=1.5), shape, dense))
 
 
-def random_case(seed: int, operations: int = 12, clones: int = 5) -> FxCase:
+def random_case(seed: int, operations: int = 12, clones: int = 5, overlapping: bool = False) -> FxCase:
     """The graph of a seed; about half of the inputs count as donated."""
-    shapes = Maker(seed, operations, clones).shapes
+
+    def maker() -> Maker:
+        return Maker(seed, operations, clones, overlapping)
+
+    shapes = maker().shapes
     choose = random.Random(seed + 1)
     donated = tuple(i for i in range(len(shapes)) if choose.random() < 0.5)
 
@@ -163,6 +168,6 @@ def random_case(seed: int, operations: int = 12, clones: int = 5) -> FxCase:
         return tuple(torch.rand(shape) + 0.5 for shape in shapes)
 
     return FxCase(
-        f"random_{seed}", "clone_random", lambda: Maker(seed, operations, clones).hand, inputs, "random", "own", style="hand",
+        f"random_{seed}", "clone_random", lambda: maker().hand, inputs, "random", "own", style="hand",
         donate=donated,
     )  # fmt: skip

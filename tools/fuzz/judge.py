@@ -139,11 +139,9 @@ def is_clean(tensor: torch.Tensor, limit: float) -> bool:
     return bool(((wide == wide.round()) & (wide.abs() <= limit) & ~zero).all())
 
 
-def _has_other_nan(tensor: torch.Tensor) -> bool:
-    """Whether a bf16 tensor has a NaN other than the one with all bits set, which is what eager's scatter makes of each."""
-    return tensor.dtype is torch.bfloat16 and bool(
-        (tensor.isnan() & (tensor.resolve_neg().view(torch.int16) != -1)).any()
-    )
+def _has_nan(tensor: torch.Tensor) -> bool:
+    """Whether a bf16 or f16 tensor has a NaN: eager's scatter makes one NaN of all, with a payload of its own."""
+    return tensor.dtype in (torch.bfloat16, torch.float16) and bool(tensor.isnan().any())
 
 
 def _is_positive(tensor: torch.Tensor) -> bool:
@@ -181,10 +179,10 @@ class Judge(TorchDispatchMode):
         if not floats:
             return func(*args, **kwargs)
         name = func._schema.name.split("::")[1]
-        if name in ("scatter", "scatter_") and any(map(_has_other_nan, operands)):
+        if name in ("scatter", "scatter_") and any(map(_has_nan, operands)):
             raise Unfit(
                 "value",
-                "a NaN of bf16 in a scatter: eager's kernel rewrites those it does not touch, and their payload is lost",
+                "a NaN of 16 bits in a scatter: eager's kernel rewrites those it does not touch, and their payload is lost",
             )
         same = len({t.dtype for t in _moved(name, operands)} | ({dtype} if dtype is not None else set())) == 1
         accumulate = "index_put" in name and (kwargs.get("accumulate") or (len(args) > 3 and args[3]))
