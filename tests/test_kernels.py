@@ -31,7 +31,7 @@ from compiler.validation.validator import Validator
 from compiler.verify import verify
 from dialects import nki
 
-CONFIGURATION = base64.b64encode(json.dumps({"kernel": "/tmp/k.klir", "has_collectives": True}).encode()).decode()
+CONFIGURATION = base64.b64encode(json.dumps({"kernel": "k.klir", "has_collectives": True}).encode()).decode()
 
 
 def imported(gm, *inputs):
