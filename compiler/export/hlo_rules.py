@@ -38,7 +38,7 @@ OPERANDS: dict[str, tuple[int, int]] = {
         _words(
             """all-gather-done all-reduce-done async-done async-update bitcast bitcast-convert broadcast cholesky
             collective-permute-done copy-done copy-start domain fft get-dimension-size get-tuple-element infeed
-            optimization-barrier recv recv-done reshape reverse rng-bit-generator send-done slice stochastic-convert topk
+            opt-barrier recv recv-done reshape reverse rng-bit-generator send-done slice stochastic-convert topk
             transpose while"""
         ),
         (1, 1),

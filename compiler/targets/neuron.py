@@ -23,7 +23,7 @@ DTYPES = _words("f32 bf16 f16 f8e4m3 f8e5m2 s8 u8 s16 u16 s32 u32 s64 u64 pred")
 OPCODES = _words(
     """abs add all-gather all-reduce all-to-all and bitcast-convert broadcast call ceil clamp compare concatenate constant
     convert convolution copy cosine custom-call divide dot dynamic-update-slice exponential exponential-minus-one floor gather
-    get-tuple-element iota is-finite log log-plus-one logistic maximum minimum multiply negate not optimization-barrier or pad
+    get-tuple-element iota is-finite log log-plus-one logistic maximum minimum multiply negate not opt-barrier or pad
     parameter power reduce reduce-scatter reduce-window remainder reshape reverse rng-bit-generator round-nearest-afz
     round-nearest-even rsqrt scatter select select-and-scatter shift-left shift-right-arithmetic shift-right-logical sign sine
     slice sort sqrt subtract tanh transpose tuple xor collective-permute topk"""
