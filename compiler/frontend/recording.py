@@ -338,7 +338,7 @@ class Recorder(TorchDispatchMode):
             if self._argument[self._slot[id(tensor)]]:
                 raise UnsupportedError(
                     f"the metadata of an argument changes ({overload_name(func)})",
-                    hint="call the out-of-place form, or change a view of the argument",
+                    hint="call the out-of-place form, change a view of the argument, or write into it with copy_",
                 )
             before = self._slot[id(tensor)]
             memory = self._memory.get(tensor.untyped_storage()._cdata)

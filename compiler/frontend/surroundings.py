@@ -341,7 +341,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
         yield "", None, None, type(value).forward
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "__dict__", None), dict):
         yield from ((f".{key}", value.__dict__, key, item) for key, item in value.__dict__.items())
-        call = getattr(type(value), "__call__", None)
+        call = next((vars(c)["__call__"] for c in type(value).__mro__ if "__call__" in vars(c)), None)
         if isinstance(call, FunctionType):
             yield "", None, None, call
 
