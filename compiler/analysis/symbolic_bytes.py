@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 
-MOST_RUNS = 1 << 24
-"""More runs than this are not followed: it takes memory scattered element by element over tens of millions of places."""
+MOST_RUNS = 1 << 22
+"""More runs than this are not followed: it takes memory written element by element in millions of places."""
 
 _FLAG = 1 << 61
 """The lowest bit of a symbol that is no number but says what is applied to the byte; see `flagged`."""
@@ -365,6 +365,9 @@ def _cut(runs: _Runs, size: int, firsts: Numbers, lengths: Numbers) -> tuple[Num
     if not len(firsts):
         none = np.zeros(0, dtype=np.int64)
         return none, none, none, none
+    if len(runs.starts) == 1:
+        row = np.arange(len(firsts), dtype=np.int64)
+        return row, np.zeros(len(firsts), dtype=np.int64), lengths, firsts + runs.symbols[0]
     low = np.searchsorted(runs.starts, firsts, "right") - 1
     counts = np.searchsorted(runs.starts, firsts + lengths, "left") - low
     total = int(counts.sum())
