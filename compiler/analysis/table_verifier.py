@@ -22,27 +22,43 @@ from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
 
 
 def verify_tables(handles: ModuleOp, values: ModuleOp) -> bool:
-    """Whether the proof covers the program; raise CompileError if tables and results of `values` say something else
-    than the program `handles` does to memory.
+    """Prove the tables of every function of `values` that has become one of values since `handles`.
 
-    It does not cover masked writes through a window that meets an element twice, and memory in more pieces than
-    `symbolic_bytes.MOST_RUNS`.
+    Returns:
+        Whether the proof covers the program. It does not cover masked writes through a window that meets an element twice,
+        and memory in more pieces than `symbolic_bytes.MOST_RUNS`.
+
+    Raises:
+        CompileError: tables and results say something else than the program does to memory.
     """
-    before, after = _main(handles), _main(values)
+    before = {op.sym_name.data: op for op in handles.ops if isinstance(op, FuncOp)}
+    covered = True
+    for after in values.ops:
+        if isinstance(after, FuncOp) and "alias.plan" in after.attributes:
+            program = before.get(after.sym_name.data)
+            if program is None:
+                raise untrue(f"the program has no function @{after.sym_name.data}", after)
+            if "alias.plan" not in program.attributes:
+                covered &= verify_function(program, after)
+    return covered
+
+
+def verify_function(handles: FuncOp, values: FuncOp) -> bool:
+    """The same of one function."""
     for name, kind in (("alias.bindings", Bindings), ("alias.table", Table), ("alias.plan", Plan)):
-        if not isinstance(after.attributes.get(name), kind):
-            raise untrue(f"the function has no `{name}`")
+        if not isinstance(values.attributes.get(name), kind):
+            raise untrue(f"the function has no `{name}`", values)
     try:
         symbols = Symbols()
-        memory = HandleRun(before, symbols)
+        memory = HandleRun(handles, symbols)
         memory.run()
         if (
             symbols.uniform
         ):  # which operators have uniform results is known now, so that their first uses are named alike
             symbols = Symbols(frozenset(symbols.uniform))
-            memory = HandleRun(before, symbols)
+            memory = HandleRun(handles, symbols)
             memory.run()
-        _Tables(memory, after, symbols).check()
+        _Tables(memory, values, symbols).check()
     except (NotFollowed, TooManyRuns):
         return False
     return True
@@ -260,17 +276,10 @@ class _Tables:
             )
 
 
-def _main(module: ModuleOp) -> FuncOp:
-    for op in module.ops:
-        if isinstance(op, FuncOp) and op.sym_name.data == "main":
-            return op
-    raise untrue("the module has no function @main")
-
-
 def _name_of(function: FuncOp, number: int) -> str:
     attributes = function.arg_attrs.data if function.arg_attrs is not None else ()
     name = attributes[number].data.get("fx.name") if number < len(attributes) else None
     return name.data if isinstance(name, StringAttr) else ""
 
 
-__all__ = ["verify_tables"]
+__all__ = ["verify_function", "verify_tables"]
