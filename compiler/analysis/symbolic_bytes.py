@@ -42,9 +42,9 @@ class Steps(NamedTuple):
 
     @property
     def end(self) -> int:
-        """One past the last byte; `first` for an empty window."""
+        """One past the last byte; 0 for an empty window, wherever it is."""
         if 0 in self.counts:
-            return self.first
+            return 0
         return self.first + sum((n - 1) * s for n, s in zip(self.counts, self.strides, strict=True)) + self.width
 
     def meets_twice(self) -> bool:
