@@ -105,15 +105,16 @@ def run_values(
     function = entry(module)
     bindings = cast(Bindings, function.attributes["alias.bindings"]).data
     types = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
-    parameters = [_parameter(number, kind, bindings, arguments) for number, kind in enumerate(types)]
+    bound: dict[int, list[int]] = {}
+    for number, binding in enumerate(bindings):
+        bound.setdefault(binding.parameter, []).append(number)
+    parameters = [_parameter(number, kind, bound, bindings, arguments) for number, kind in enumerate(types)]
     with torch.no_grad():
         results = (run or compute)(function, [p.clone() for p in parameters])
         for output, parameter in cast(Table, function.attributes["alias.table"]).data:
-            memory = _parameter(parameter, types[parameter], bindings, arguments)
-            memory.copy_(results[output])
-            for binding, argument in zip(bindings, arguments, strict=True):
-                if binding.parameter == parameter:
-                    torch.autograd.graph.increment_version(argument)
+            parameters[parameter].copy_(results[output])
+            for number in bound[parameter]:
+                torch.autograd.graph.increment_version(arguments[number])
         outputs: Tensors = []
         for source in cast(Plan, function.attributes["alias.plan"]).data:
             outputs.append(_rebuild(source, outputs, results, bindings, arguments))
@@ -220,18 +221,21 @@ def constant_tensor(op: ConstantOp) -> torch.Tensor:
 
 
 def _parameter(
-    number: int, kind: TensorType[Attribute], bindings: Sequence[Binding], arguments: Sequence[torch.Tensor]
+    number: int,
+    kind: TensorType[Attribute],
+    bound: dict[int, list[int]],
+    bindings: Sequence[Binding],
+    arguments: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     """The memory of one parameter, through the first argument bound to it."""
+    if number not in bound:
+        raise CompileError(f"no argument is bound to parameter {number}")
     dtype = DTYPES[element_name(kind.element_type)]
-    for binding, argument in zip(bindings, arguments, strict=True):
-        if binding.parameter == number:
-            size = argument.element_size()
-            start = (argument.storage_offset() - binding.geometry.offset) * size
-            count = math.prod(kind.get_shape()) * dtype.itemsize
-            raw = torch.empty(0, dtype=torch.uint8).set_(argument.untyped_storage())
-            return raw[start : start + count].view(dtype).view(kind.get_shape())
-    raise CompileError(f"no argument is bound to parameter {number}")
+    binding, argument = bindings[bound[number][0]], arguments[bound[number][0]]
+    start = (argument.storage_offset() - binding.geometry.offset) * argument.element_size()
+    count = math.prod(kind.get_shape()) * dtype.itemsize
+    raw = torch.empty(0, dtype=torch.uint8).set_(argument.untyped_storage())
+    return raw[start : start + count].view(dtype).view(kind.get_shape())
 
 
 def _resolved(argument: torch.Tensor) -> torch.Tensor:

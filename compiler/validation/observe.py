@@ -79,23 +79,29 @@ def observe(
 
 def observed(outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Observation:
     """What is to be seen after a run that gave these outputs."""
-    sharing = tuple(_sharing(n, outputs, arguments) for n in range(len(outputs)))
-    return Observation(tuple(outputs), tuple(arguments), sharing)
+    objects: dict[int, Sharing] = {}
+    memories: dict[int, tuple[Sharing, torch.Tensor]] = {}
+
+    def remember(kind: str, index: int, tensor: torch.Tensor) -> None:
+        objects.setdefault(id(tensor), Sharing(kind, index, True))
+        memories.setdefault(tensor.untyped_storage()._cdata, (Sharing(kind, index), tensor))
+
+    for index, argument in enumerate(arguments):
+        remember("argument", index, argument)
+    sharing: list[Sharing] = []
+    for index, tensor in enumerate(outputs):
+        sharing.append(objects.get(id(tensor)) or _place(tensor, memories.get(tensor.untyped_storage()._cdata)))
+        remember("result", index, tensor)
+    return Observation(tuple(outputs), tuple(arguments), tuple(sharing))
 
 
-def _sharing(number: int, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Sharing:
-    tensor = outputs[number]
-    groups = (("argument", arguments), ("result", outputs[:number]))
-    for kind, others in groups:
-        for index, other in enumerate(others):
-            if tensor is other:
-                return Sharing(kind, index, True)
-    for kind, others in groups:
-        for index, other in enumerate(others):
-            if tensor.untyped_storage()._cdata == other.untyped_storage()._cdata:
-                distance = tensor.storage_offset() * tensor.itemsize - other.storage_offset() * other.itemsize
-                return Sharing(kind, index, False, int(distance) if tensor.numel() and other.numel() else 0)
-    return Sharing("fresh")
+def _place(tensor: torch.Tensor, owner: tuple[Sharing, torch.Tensor] | None) -> Sharing:
+    """Where in the memory of its owner a result is, which is no object the caller has."""
+    if owner is None:
+        return Sharing("fresh")
+    sharing, other = owner
+    distance = tensor.storage_offset() * tensor.itemsize - other.storage_offset() * other.itemsize
+    return sharing._replace(byte_offset=int(distance) if tensor.numel() and other.numel() else 0)
 
 
 # -- comparison ----------------------------------------------------------------------------------
