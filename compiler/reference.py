@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from compiler.errors import CompileError
+from compiler.errors import CompileError, ValidationError
+from compiler.locations import source_of
 from compiler.torch_types import DTYPES, overload, python_argument
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
 from dialects.calls import HandleCall, OperatorCall, ValueCall
@@ -54,7 +55,12 @@ def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = Non
         operands = [values[v] for v in op.operands]
         if isinstance(op, HandleCall):
             done = watch(op, operands) if watch is not None else None
+            memory = [(n, t.untyped_storage()) for n, t in enumerate(operands) if isinstance(t, torch.Tensor)]
+            sizes = [storage.nbytes() for _, storage in memory]
             results = _flat(_call(op, operands), len(op.outs))
+            for (n, storage), size in zip(memory, sizes, strict=True):
+                if storage.nbytes() < size:
+                    raise _shrunk(op, n, storage.nbytes())
             if done is not None:
                 done(results)
             for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
@@ -69,6 +75,18 @@ def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = Non
         else:
             raise CompileError(f"{op.name} cannot be run in eager PyTorch")
     raise CompileError("a block has no terminator")
+
+
+def _shrunk(op: HandleCall, operand: int, size: int) -> ValidationError:
+    """Other handles still point there, and PyTorch reads through them what is no memory of the process any more."""
+    location, node = source_of(op)
+    return ValidationError(
+        f"{op.target.data} shrinks the storage of operand {operand} to {size} bytes, which no schema can declare",
+        pass_name="import",
+        location=location,
+        node=node,
+        hint="leave storages as large as they are; the compiler frees what is not used any more",
+    )
 
 
 def _branch(op: CondOp, operands: Sequence[Any]) -> Tensors:
@@ -158,7 +176,7 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
         case InsertOp():
             kind = cast(TensorType[Attribute], op.result.type)
-            base = operands[1].clone() if len(operands) > 1 else torch.empty(kind.get_shape(), dtype=operands[0].dtype)
+            base = operands[1].clone() if len(operands) > 1 else torch.zeros(kind.get_shape(), dtype=operands[0].dtype)
             base, window = base.contiguous(), op.window.data
             # By position, because a window may meet one element several times, always with the same value then.
             places = torch.arange(base.numel()).as_strided(window.sizes, window.strides, window.offset)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import DictionaryAttr, MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from compiler.reference import Tensors, Watch, compute, entry, run_handles, run_values
+from compiler.validation.answers import OTHERS, Answers
 from compiler.validation.inputs import copies, lazy_of
 from dialects.alias import DONATED
 
@@ -61,20 +63,34 @@ def observe(
     arguments: Sequence[torch.Tensor],
     watch: Watch | None = None,
     run: Callable[[FuncOp, Tensors], Tensors] | None = None,
+    answers: Answers | None = None,
 ) -> Observation:
     """Run `@main` on copies of the arguments. `run` computes a function of values, without it PyTorch does."""
     function = entry(module)
     own = copies(arguments)
+    answers = answers or Answers()
+
+    def in_pytorch(function: FuncOp, parameters: Tensors) -> Tensors:
+        with answers:
+            return compute(function, parameters, watch)
+
+    with seeded():
+        if has_memory(function):
+            with answers:
+                outputs = run_handles(module, own, watch)
+        elif "alias.plan" in function.attributes:
+            outputs = run_values(module, own, run or in_pytorch)
+        else:
+            return Observation(tuple((run or in_pytorch)(function, own)), (), None)
+    return observed(outputs, own)
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """The state of PyTorch's random numbers that every run starts from; afterwards it is what it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        if has_memory(function):
-            outputs = run_handles(module, own, watch)
-        elif "alias.plan" in function.attributes:
-            outputs = run_values(module, own, run or (lambda f, p: compute(f, p, watch)))
-        else:
-            outputs = run(function, own) if run is not None else compute(function, own, watch)
-            return Observation(tuple(outputs), (), None)
-    return observed(outputs, own)
+        yield
 
 
 def observed(outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Observation:
@@ -122,15 +138,55 @@ def given_up(module: ModuleOp, arguments: Sequence[torch.Tensor], seen: Observat
     return frozenset(n for n in donated if not tensor_difference(arguments[n], seen.arguments[n], layout=True))
 
 
-def difference(before: Observation, after: Observation, given: Collection[int] = ()) -> Difference | None:
+@dataclass(frozen=True)
+class Comparison:
+    """What a run is compared with.
+
+    Attributes:
+        found: the first thing in which it differs, as far as the program determines it.
+        undetermined: the first difference in what the program leaves open; "" when there is none.
+        because: operators with several right answers, which leave it open; none where a program just never does the same.
+    """
+
+    found: Difference | None = None
+    undetermined: str = ""
+    because: tuple[str, ...] = ()
+
+
+def compare(program: ModuleOp, arguments: Sequence[torch.Tensor], after: Observation) -> Comparison:
+    """Whether a run on these arguments did what the program does, wherever all right answers of its operators agree."""
+    before = observe(program, arguments)
+    given = given_up(program, arguments, before)
+    first = difference(before, after, given)
+    if first is None:
+        return Comparison()
+    others, met = list[Observation](), dict[str, None]()
+    for number in OTHERS:
+        answers = Answers(number)
+        try:
+            others.append(observe(program, arguments, answers=answers))
+        except Exception:  # memory that nobody wrote was taken for an index: then it has the one value
+            continue
+        finally:
+            met.update(answers.met)
+        if not met and number == OTHERS[0] and difference(before, others[0]) is None:
+            return Comparison(first)
+    return Comparison(difference(before, after, given, others), first.text, tuple(met))
+
+
+def difference(
+    before: Observation, after: Observation, given: Collection[int] = (), others: Sequence[Observation] = ()
+) -> Difference | None:
     """The first difference: results, then how they share memory, then the arguments.
 
-    One new result may live in the memory of each argument that is `given` up.
+    One new result may live in the memory of each argument that is `given` up. Elements in which the `others` differ from
+    the one before are left out.
     """
     if len(before.outputs) != len(after.outputs):
         return Difference(f"there are {len(before.outputs)} outputs before and {len(after.outputs)} after")
     for n, (one, two) in enumerate(zip(before.outputs, after.outputs, strict=True)):
-        if found := tensor_difference(one, two, layout=before.sharing is not None and after.sharing is not None):
+        layout = before.sharing is not None and after.sharing is not None
+        if found := tensor_difference(one, two, layout, [other.outputs[n] for other in others]):
             return Difference(f"output {n} {found}", output=n)
     if before.sharing is not None and after.sharing is not None:
         free = set(given)
@@ -140,13 +196,16 @@ def difference(before: Observation, after: Observation, given: Collection[int] =
             elif mine != theirs:
                 return Difference(f"output {n} is {mine} before and {theirs} after", output=n)
     for n, (one, two) in enumerate(zip(before.arguments, after.arguments, strict=False)):
-        if n not in given and (found := tensor_difference(one, two, layout=True)):
+        open_to = [other.arguments[n] for other in others]
+        if n not in given and (found := tensor_difference(one, two, True, open_to)):
             return Difference(f"argument {n} {found}", argument=n)
     return None
 
 
-def tensor_difference(before: torch.Tensor, after: torch.Tensor, layout: bool = False) -> str:
-    """`differs at [0, 2]: 1.0 before, 2.0 after`, or "" when nothing does."""
+def tensor_difference(
+    before: torch.Tensor, after: torch.Tensor, layout: bool = False, others: Sequence[torch.Tensor] = ()
+) -> str:
+    """`differs at [0, 2]: 1.0 before, 2.0 after`, or "" when nothing does but elements in which the `others` differ."""
     if before.dtype != after.dtype or before.shape != after.shape:
         kinds = [f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in (before, after)]
         return f"is {kinds[0]} before and {kinds[1]} after"
@@ -161,6 +220,8 @@ def tensor_difference(before: torch.Tensor, after: torch.Tensor, layout: bool = 
     if torch.equal(one, two):  # by far the fastest, and the rule
         return ""
     wrong = ~_agree(one, two)
+    for other in others:
+        wrong &= _agree(one, other.resolve_conj().resolve_neg())
     if not wrong.any():
         return ""
     place = torch.nonzero(wrong)[0].tolist() if wrong.dim() else []
@@ -193,12 +254,6 @@ def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
 
 
 __all__ = [
-    "Difference",
-    "Observation",
-    "Sharing",
-    "difference",
-    "has_memory",
-    "observe",
-    "observed",
-    "tensor_difference",
-]
+    "Comparison", "Difference", "Observation", "Sharing", "compare", "difference", "has_memory", "observe", "observed",
+    "seeded", "tensor_difference",
+]  # fmt: skip
