@@ -57,7 +57,7 @@ def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = Non
             done = watch(op, operands) if watch is not None else None
             memory = [(n, t.untyped_storage()) for n, t in enumerate(operands) if isinstance(t, torch.Tensor)]
             sizes = [storage.nbytes() for _, storage in memory]
-            results = _flat(_call(op, operands), len(op.outs))
+            results = _flat(_call(op, operands), op.outs)
             for (n, storage), size in zip(memory, sizes, strict=True):
                 if storage.nbytes() < size:
                     raise _shrunk(op, n, storage.nbytes())
@@ -170,7 +170,7 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             written, overwritten = op.writes.writes() if op.writes is not None else (), op.overwritten
             operands = [t.clone() if n in overwritten else t for n, t in enumerate(operands)]
             own = len(op.outs) - len(written or ())
-            results = _flat(_call(op, operands), own)
+            results = _flat(_call(op, operands), op.outs[:own])
             return [r.resolve_conj().resolve_neg() for r in results] + [operands[n] for n in written or ()]
         case ExtractOp():
             return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
@@ -211,12 +211,22 @@ def _call(op: OperatorCall, operands: Sequence[Any]) -> Any:
     return overload(op.target.data)(*(python_argument(a, operands) for a in arguments), **named)
 
 
-def _flat(results: Any, count: int) -> Tensors:
+def _flat(results: Any, places: Sequence[SSAValue]) -> Tensors:
     """The tensors an operator gave, lists flattened; an operator that returns nothing gives none."""
     if isinstance(results, torch.Tensor):
         return [results]
     flat = [r for part in results or () for r in (part if isinstance(part, list | tuple) else [part])]
-    return [r for r in flat if isinstance(r, torch.Tensor)][:count]
+    tensors = [r for r in flat if isinstance(r, torch.Tensor)][: len(places)]
+    if (
+        len(tensors) < len(places) <= len(flat)
+    ):  # outside of training some kernels leave results out that fake ones give
+        return [_none(place) if r is None else r for r, place in zip(flat, places, strict=False)]
+    return tensors
+
+
+def _none(place: SSAValue) -> torch.Tensor:
+    kind = cast(MemRefType[Attribute] | TensorType[Attribute], place.type)
+    return torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])
 
 
 def constant_tensor(op: ConstantOp) -> torch.Tensor:

@@ -2,7 +2,8 @@
 
 Equal elements keep their order, and memory that nobody wrote is zero. The factors of a matrix have no such rule: signs of
 singular vectors and the order of eigenvalues are anybody's. What depends on them is what comes out differently when the
-program runs with another right answer.
+program runs with another right answer. Rounding is measured in the same way, as stochastic arithmetic does: where an operator
+rounds, it reads operands that are up to an ulp off.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 USUAL = 0
 """The answer of compiled programs."""
 
-OTHERS = (1, 2, 3, 4)
-"""More right answers. Signs are drawn for each, so that products of signs that are open differ in one of them as well."""
+OTHERS = (1, 2, 3, 4, 5)
+"""More right answers: all signs are turned, then those of the columns whose number has a certain bit, for products of two."""
 
 _ALLOCATING = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 _RESIZING = frozenset({"resize", "resize_", "resize_as", "resize_as_"})
@@ -32,13 +33,14 @@ class Answers(TorchDispatchMode):
 
     Attributes:
         met: operators with several right answers that ran, in order.
+        noise: where an operator rounds, it reads elements that are up to an ulp off.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, number: int = USUAL):
+    def __init__(self, number: int = USUAL, noise: torch.Generator | None = None):
         super().__init__()
-        self.number = number
+        self.number, self.noise = number, noise
         self.met: dict[str, None] = {}
 
     def __torch_dispatch__(
@@ -51,6 +53,8 @@ class Answers(TorchDispatchMode):
         if name in _RESIZING:
             return self._resized(func, args, kwargs or {})
         results = func(*args, **(kwargs or {}))
+        if self.noise is not None and _computes(func):
+            _move_rounded(results, func, args, kwargs or {}, self.noise)
         if name in _ALLOCATING:
             self._fill(results.untyped_storage(), 0)
             self.met[str(func)] = None
@@ -83,6 +87,55 @@ class Answers(TorchDispatchMode):
         """Memory that nobody wrote, from a byte on: zeros, or ones of integers, which are numbers near zero of floats."""
         if storage.nbytes() > start:
             torch.empty(0, dtype=torch.uint8).set_(storage)[start:].fill_(0 if self.number == USUAL else 1)
+
+
+# -- rounding ------------------------------------------------------------------------------------
+
+
+def _computes(func: torch._ops.OpOverload) -> bool:
+    """Whether an operator of PyTorch's own gives new tensors which follow from its arguments alone."""
+    schema, own = func._schema, func.namespace in ("aten", "prims")
+    fresh = not schema.is_mutable and all(result.alias_info is None for result in schema.returns)
+    return own and fresh and torch.Tag.nondeterministic_seeded not in func.tags
+
+
+def _move_rounded(
+    results: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], generator: torch.Generator
+) -> None:
+    """Give elements of the results that rounding made what they are the value that follows from operands an ulp off.
+
+    What is exact stays: at a step, `x >= 0.5`, the smallest noise would be no small one.
+    """
+
+    def wide(x: torch.Tensor) -> torch.Tensor:
+        return x.to(_WIDE[x.dtype]) if x.dtype in _WIDE else x
+
+    def moved(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype not in _WIDE:
+            return x
+        noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        return (wide(x) * (1 + torch.finfo(x.dtype).eps * noise)).to(x.dtype)
+
+    try:
+        exact, noisy = (
+            func(*pytree.tree_map_only(torch.Tensor, change, tuple(args)),
+                 **pytree.tree_map_only(torch.Tensor, change, dict(kwargs)))
+            for change in (wide, moved)
+        )  # fmt: skip
+    except Exception:  # no kernel for the wide type, or a check of the values: this one operator counts as exact
+        return
+    for have, want, other in zip(*map(pytree.tree_leaves, (results, exact, noisy)), strict=True):
+        if isinstance(have, torch.Tensor) and have.dtype in _WIDE and have.shape == want.shape:
+            short = _WIDE[have.dtype] == have.dtype  # nothing is wider: what fits into half of it was hardly rounded
+            narrow = torch.complex64 if have.is_complex() else torch.float32
+            rounded = have != (have.to(narrow).to(have.dtype) if short else want)
+            have.copy_(torch.where(rounded, other, have))
+
+
+_WIDE = {
+    torch.float64: torch.float64, torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64,
+    torch.complex64: torch.complex128, torch.complex128: torch.complex128,
+}  # fmt: skip
 
 
 def _named(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -167,11 +220,12 @@ def _turn(x: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tenso
     return torch.linalg.qr(noise)[0]
 
 
-def _signs(vectors: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A sign for each column."""
-    return (
-        torch.randint(0, 2, (*vectors.shape[:-2], 1, vectors.shape[-1]), generator=generator).to(vectors.dtype) * 2 - 1
-    )
+def _opposed(usual: torch.Tensor, other: torch.Tensor, number: int) -> torch.Tensor:
+    """A factor for each column of `other`, which turns it against the usual one, if this answer turns that column."""
+    along = (usual.conj() * other).real.sum(-2, keepdim=True)
+    columns = torch.arange(usual.shape[-1])
+    turned = torch.ones_like(columns, dtype=torch.bool) if number == 1 else (columns >> (number - 2)) & 1 != 0
+    return torch.where((along > 0) == turned, -1, 1).to(usual.dtype)
 
 
 def _svd(named: Arguments, results: Results, number: int) -> Results:
@@ -182,45 +236,47 @@ def _svd(named: Arguments, results: Results, number: int) -> Results:
     generator = torch.Generator().manual_seed(number)
     left, right = _turn(a, a.shape[-2], generator), _turn(a, a.shape[-1], generator)
     u, _, vh = torch.ops.aten._linalg_svd.default(left @ a @ right, named["full_matrices"], True)
-    signs = _signs(u[..., : min(a.shape[-2:])], generator)
-    u, vh = left.mH @ u, vh @ right.mH
-    count = signs.shape[-1]
-    u = torch.cat([u[..., :count] * signs, u[..., count:]], -1)
-    return u, results[1], torch.cat([vh[..., :count, :] * signs.mT, vh[..., count:, :]], -2)
+    u, v, count = left.mH @ u, right @ vh.mH, min(a.shape[-2:])
+    pairs = _opposed(results[0][..., :count], u[..., :count], number)
+    alone_u = _opposed(results[0][..., count:], u[..., count:], number)
+    alone_v = _opposed(results[2].mH[..., count:], v[..., count:], number)
+    u, v = u * torch.cat([pairs, alone_u], -1), v * torch.cat([pairs, alone_v], -1)
+    return u, results[1], v.mH
 
 
 def _eigh(named: Arguments, results: Results, number: int) -> Results:
     a = named["A"]
     if number == USUAL or not named["compute_v"] or not a.numel():
         return results
-    generator = torch.Generator().manual_seed(number)
     whole = a.tril() + a.tril(-1).mH if named["UPLO"].upper() == "L" else a.triu() + a.triu(1).mH
-    turn = _turn(a, a.shape[-1], generator)
+    turn = _turn(a, a.shape[-1], torch.Generator().manual_seed(number))
     vectors = turn.mH @ torch.ops.aten._linalg_eigh.default(turn @ whole @ turn.mH)[1]
-    return results[0], vectors * _signs(vectors, generator)
+    return results[0], vectors * _opposed(results[1], vectors, number)
 
 
 def _eig(named: Arguments, results: Results, number: int) -> Results:
     """Eigenvalues of no order, and vectors of no phase."""
     if number == USUAL or not results[0].numel():
         return results
-    generator = torch.Generator().manual_seed(number)
-    order = torch.randperm(results[0].shape[-1], generator=generator)
+    order = torch.arange(results[0].shape[-1]).roll(number)
     if len(results) == 1:
         return (results[0][..., order],)
-    vectors = results[1][..., order]
-    return results[0][..., order], vectors * _signs(vectors, generator)
+    vectors = results[1] * _opposed(results[1], results[1], number)
+    return results[0][..., order], vectors[..., order]
 
 
 def _qr(named: Arguments, results: Results, number: int) -> Results:
     """The matrix is turned, and the columns are turned back: those that its rank leaves open come out different."""
     if number == USUAL or not results[1].numel():
         return results
-    a, generator = named["A"], torch.Generator().manual_seed(number)
-    turn = _turn(a, a.shape[-2], generator)
+    a = named["A"]
+    turn = _turn(a, a.shape[-2], torch.Generator().manual_seed(number))
     q, r = torch.linalg.qr(turn @ a, named["mode"])
-    signs = _signs(r.mT, generator)
-    return (turn.mH @ q * signs if q.numel() else q), r * signs.mT
+    if not q.numel():
+        return q, r * _opposed(results[1].mH, r.mH, number).mT
+    q = turn.mH @ q
+    factors = _opposed(results[0], q, number)
+    return q * factors, r * factors.mT
 
 
 def _geqrf(named: Arguments, results: Results, number: int) -> Results:

@@ -160,33 +160,51 @@ def compare(program: ModuleOp, arguments: Sequence[torch.Tensor], after: Observa
     first = difference(before, after, given)
     if first is None:
         return Comparison()
+    # Rounding first: the error that a run with noise makes is one that another order of the arithmetic may make.
+    noisy = [_again(program, arguments, Answers(noise=torch.Generator().manual_seed(n))) for n in range(3)]
+    rounded = [run for run in noisy if run is not None]
+    found = difference(before, after, given, (), rounded)
+    if found is None:
+        return Comparison()
     others, met = list[Observation](), dict[str, None]()
     for number in OTHERS:
         answers = Answers(number)
-        try:
-            others.append(observe(program, arguments, answers=answers))
-        except Exception:  # memory that nobody wrote was taken for an index: then it has the one value
-            continue
-        finally:
-            met.update(answers.met)
-        if not met and number == OTHERS[0] and difference(before, others[0]) is None:
-            return Comparison(first)
-    return Comparison(difference(before, after, given, others), first.text, tuple(met))
+        if (other := _again(program, arguments, answers)) is not None:
+            others.append(other)
+        met.update(answers.met)
+        if not met and other is not None and difference(before, other) is None:
+            return Comparison(found)
+    return Comparison(difference(before, after, given, others, rounded), found.text, tuple(met))
+
+
+def _again(program: ModuleOp, arguments: Sequence[torch.Tensor], answers: Answers) -> Observation | None:
+    """Another run; None when it fails, as where memory that nobody wrote is taken for an index."""
+    try:
+        return observe(program, arguments, answers=answers)
+    except Exception:
+        return None
 
 
 def difference(
-    before: Observation, after: Observation, given: Collection[int] = (), others: Sequence[Observation] = ()
+    before: Observation,
+    after: Observation,
+    given: Collection[int] = (),
+    others: Sequence[Observation] = (),
+    rounded: Sequence[Observation] = (),
 ) -> Difference | None:
     """The first difference: results, then how they share memory, then the arguments.
 
-    One new result may live in the memory of each argument that is `given` up. Elements in which the `others` differ from
-    the one before are left out.
+    Args:
+        given: arguments that are given up: one new result may live in the memory of each.
+        others: runs with other right answers; elements in which they differ from the one before are left out.
+        rounded: runs with other rounding; elements may differ as much as they do.
     """
     if len(before.outputs) != len(after.outputs):
         return Difference(f"there are {len(before.outputs)} outputs before and {len(after.outputs)} after")
     for n, (one, two) in enumerate(zip(before.outputs, after.outputs, strict=True)):
         layout = before.sharing is not None and after.sharing is not None
-        if found := tensor_difference(one, two, layout, [other.outputs[n] for other in others]):
+        runs = [other.outputs[n] for other in others], [other.outputs[n] for other in rounded]
+        if found := tensor_difference(one, two, layout, *runs):
             return Difference(f"output {n} {found}", output=n)
     if before.sharing is not None and after.sharing is not None:
         free = set(given)
@@ -196,16 +214,22 @@ def difference(
             elif mine != theirs:
                 return Difference(f"output {n} is {mine} before and {theirs} after", output=n)
     for n, (one, two) in enumerate(zip(before.arguments, after.arguments, strict=False)):
-        open_to = [other.arguments[n] for other in others]
-        if n not in given and (found := tensor_difference(one, two, True, open_to)):
+        if n in given:
+            continue
+        runs = [other.arguments[n] for other in others], [other.arguments[n] for other in rounded]
+        if found := tensor_difference(one, two, True, *runs):
             return Difference(f"argument {n} {found}", argument=n)
     return None
 
 
 def tensor_difference(
-    before: torch.Tensor, after: torch.Tensor, layout: bool = False, others: Sequence[torch.Tensor] = ()
+    before: torch.Tensor,
+    after: torch.Tensor,
+    layout: bool = False,
+    others: Sequence[torch.Tensor] = (),
+    rounded: Sequence[torch.Tensor] = (),
 ) -> str:
-    """`differs at [0, 2]: 1.0 before, 2.0 after`, or "" when nothing does but elements in which the `others` differ."""
+    """`differs at [0, 2]: 1.0 before, 2.0 after`, or "" when nothing does that is to be compared; see `difference`."""
     if before.dtype != after.dtype or before.shape != after.shape:
         kinds = [f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in (before, after)]
         return f"is {kinds[0]} before and {kinds[1]} after"
@@ -222,6 +246,8 @@ def tensor_difference(
     wrong = ~_agree(one, two)
     for other in others:
         wrong &= _agree(one, other.resolve_conj().resolve_neg())
+    if rounded and wrong.any():
+        wrong &= ~_within(one, two, [other.resolve_conj().resolve_neg() for other in rounded])
     if not wrong.any():
         return ""
     place = torch.nonzero(wrong)[0].tolist() if wrong.dim() else []
@@ -236,6 +262,20 @@ def _steps(tensor: torch.Tensor) -> tuple[int, ...]:
     if not tensor.numel():
         return ()
     return tuple(s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+
+
+def _within(one: torch.Tensor, two: torch.Tensor, rounded: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Elements that differ by no more than a few times what rounding makes of them; one that is no float may be any other."""
+    if one.dtype not in _ROUNDING:
+        return torch.stack([one != other for other in rounded]).any(0)
+    kind = torch.complex128 if one.is_complex() else torch.float64
+    exact = one.to(kind)
+    error = torch.stack([(exact - other.to(kind)).abs() for other in rounded]).amax(0)
+    return (exact - two.to(kind)).abs() <= _MORE * error
+
+
+_MORE = 16.0
+"""An order of summation can be this many times worse than what the noise of a few runs shows."""
 
 
 def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:

@@ -184,7 +184,7 @@ class Validator:
         if compared.undetermined and compared.found is None and compared.because not in self.undecided:
             self.undecided.append(compared.because)
             reason = (
-                f"{' and '.join(compared.because)} has several right answers"
+                f"the answer of {' and '.join(compared.because)} is not unique"
                 if compared.because
                 else "an operator of the program gives other results each time it runs"
             )
