@@ -49,6 +49,7 @@ from dialects.arguments import (
     verify_arguments,
 )
 from dialects.calls import HandleCall, ValueCall, ValueForm, ValueFormData, ValueOutput
+from dialects.traits import RulesOfTypes
 from dialects.types import element_bytes
 
 
@@ -121,7 +122,7 @@ class ExtractOp(IRDLOperation):
     window = prop_def(Window)
     value = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "$base $window attr-dict `:` type($base) `->` type($value)"
 
     def verify_(self) -> None:
@@ -144,7 +145,7 @@ class InsertOp(IRDLOperation):
     window = prop_def(Window)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = (
         "$value (`into` $base^)? $window attr-dict `:` type($value) (`into` type($base)^)? `->` type($result)"
     )
@@ -165,7 +166,7 @@ class ReinterpretOp(IRDLOperation):
     value = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def verify_(self) -> None:
@@ -190,7 +191,7 @@ class EmptyOp(IRDLOperation):
     name = "fx.empty"
 
     value = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "attr-dict `:` type($value)"
 
 
@@ -202,6 +203,7 @@ class ConstantOp(IRDLOperation):
 
     data = prop_def(DenseIntOrFPElementsAttr)
     value = result_def()
+    traits = traits_def(RulesOfTypes())
     assembly_format = "$data attr-dict `:` type($value)"
 
     def verify_(self) -> None:
@@ -221,7 +223,7 @@ class SymbolOp(IRDLOperation):
 
     expression = prop_def(StringAttr)
     value = result_def(IndexType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "$expression attr-dict `:` type($value)"
 
 
