@@ -77,7 +77,8 @@ class Geometry(NamedTuple):
         return math.prod(self.sizes)
 
 
-def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
+@functools.lru_cache(maxsize=1 << 14)
+def row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a contiguous tensor; a zero size counts as one, as in PyTorch. DYNAMIC spreads outwards."""
     strides: list[int] = []
     step = 1
