@@ -127,7 +127,7 @@ class ExtractOp(IRDLOperation):
 
     def verify_(self) -> None:
         _verify_window(
-            self.window, cast(TensorType[Attribute], self.base.type), cast(TensorType[Attribute], self.value.type)
+            self.window, cast("TensorType[Attribute]", self.base.type), cast("TensorType[Attribute]", self.value.type)
         )
 
 
@@ -151,8 +151,8 @@ class InsertOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        result = cast(TensorType[Attribute], self.result.type)
-        _verify_window(self.window, result, cast(TensorType[Attribute], self.value.type))
+        result = cast("TensorType[Attribute]", self.result.type)
+        _verify_window(self.window, result, cast("TensorType[Attribute]", self.value.type))
         if self.base is not None and self.base.type != result:
             raise VerifyException(f"the result has type {result}, the base {self.base.type}")
 
@@ -170,7 +170,7 @@ class ReinterpretOp(IRDLOperation):
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def verify_(self) -> None:
-        source, result = cast(TensorType[Attribute], self.value.type), cast(TensorType[Attribute], self.result.type)
+        source, result = cast("TensorType[Attribute]", self.value.type), cast("TensorType[Attribute]", self.result.type)
         before, after = element_bytes(source.element_type), element_bytes(result.element_type)
         if before == after:
             same = source.get_shape() == result.get_shape()

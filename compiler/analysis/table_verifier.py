@@ -266,7 +266,7 @@ class _Tables:
         self.table: dict[int, int] = {}
         self.plan: tuple[OutputSource, ...] = attributes["alias.plan"].data
         self.entries: tuple[tuple[int, int], ...] = attributes["alias.table"].data
-        self.parameters = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
+        self.parameters = [cast("TensorType[Attribute]", a.type) for a in function.body.block.args]
         self.place: list[tuple[int, int] | None] = [None] * len(self.parameters)
         """Root and first byte of the memory of each parameter."""
 
@@ -325,14 +325,14 @@ class _Tables:
             if isinstance(op, ReturnOp):
                 return [values[v] for v in op.arguments], [v.type for v in op.arguments]
             for result, value in zip(op.results, self.compute(op, [values[v] for v in op.operands]), strict=True):
-                kind = cast(TensorType[Attribute], result.type)
+                kind = cast("TensorType[Attribute]", result.type)
                 if value.size != math.prod(kind.get_shape()) * _width(kind):
                     _fail(f"a value of type {kind} is made of {value.size} bytes", op)
                 values[result] = value.reshape(*kind.get_shape(), _width(kind))
         raise _untrue("the function does not return")
 
     def compute(self, op: Operation, operands: list[Bytes]) -> list[Bytes]:
-        kinds = [cast(TensorType[Attribute], r.type) for r in op.results]
+        kinds = [cast("TensorType[Attribute]", r.type) for r in op.results]
         match op:
             case ExtractOp():
                 return [_window(operands[0].reshape(-1), op.window.data, _width(op.base.type)).copy()]
@@ -351,7 +351,7 @@ class _Tables:
             case ValueCall():
                 if (flag := _FLAGS.get(op.target.data)) is not None:
                     return [operands[0] ^ flag]
-                elements = [element_name(cast(TensorType[Attribute], v.type).element_type) for v in op.args]
+                elements = [element_name(cast("TensorType[Attribute]", v.type).element_type) for v in op.args]
                 digests = [_digest(v, e) for v, e in zip(operands, elements, strict=True)]
                 mark = tuple(op.writes.writes() or ()) if op.writes is not None else ()
                 key = _call_key(op.target.data, op.arguments, op.settings(), digests, mark)

@@ -204,7 +204,7 @@ class _Flattener:
         ]  # fmt: skip
         plan: list[OutputSource] = []
         for number, value in enumerate(outputs):
-            kind = cast(TensorType[Attribute], value.type)
+            kind = cast("TensorType[Attribute]", value.type)
             whole = Geometry(kind.get_shape(), row_major(kind.get_shape()), 0)
             plan.append(OutputSource("result", number, element_name(kind.element_type), whole))
         function = self.function

@@ -87,7 +87,7 @@ class CallBecomesValueCall:
 
     def _placeholder(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
         """An operand whose elements nobody looks at: any value of its shape, so that nothing waits for the old one."""
-        shape = form(cast(MemRefType[Attribute], handle.type))
+        shape = form(cast("MemRefType[Attribute]", handle.type))
         return emitter.empty(shape.element, shape.window.sizes)
 
     def _call_twin(self, op: HandleCall, operands: list[SSAValue], emitter: Emitter) -> None:
@@ -169,7 +169,7 @@ class CallBecomesValueCall:
 
 def _uniform(op: HandleCall, reads: set[int]) -> bool:
     """Whether every element written gets one and the same value: nothing but single elements is read."""
-    return all(cast(MemRefType[Attribute], op.args[r].type).element_count() == 1 for r in reads)
+    return all(cast("MemRefType[Attribute]", op.args[r].type).element_count() == 1 for r in reads)
 
 
 def _coincide(written: Key, read: Key) -> bool:
