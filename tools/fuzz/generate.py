@@ -104,6 +104,7 @@ class Draft:
     runs: list[Run]
     dims: tuple[int, ...]
     rejected: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     _count: int = 0
 
     @property
@@ -128,6 +129,10 @@ class Draft:
             return all(n in (1, m) for n, m in zip(reversed(t.shape), reversed(target.shape)))
 
         return self.pick(fits)
+
+    def second_name(self) -> int:
+        """How many names a written tensor gets besides the one it has."""
+        return 1 if self.rng.random() < 0.2 else 0
 
     def literal(self) -> int:
         return self.rng.choice((-3, -2, -1, 1, 2, 3))
@@ -185,9 +190,10 @@ def draft(seed: int, options: Options = Options()) -> Draft:
     wanted, attempts = rng.randint(1, options.steps), 0
     while len(made.program.steps) < wanted and attempts < 12 * wanted:
         attempts += 1
-        proposal = rng.choices(choices, weights)[0](made)
-        if proposal is not None:
-            made.add(proposal)
+        rule = rng.choices(choices, weights)[0]
+        proposal = rule(made)
+        if proposal is not None and made.add(proposal):
+            made.kinds[f"{rule.__module__.rpartition('_')[2]}.{rule.__name__}"] += 1
     outputs = _outputs(made)
     program = made.program
     made.program = Program(
