@@ -168,6 +168,14 @@ class Judge(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        outs = [kwargs[a.name] for a in func._schema.arguments if a.is_out and isinstance(kwargs.get(a.name), torch.Tensor)]
+        sizes = [tuple(t.shape) for t in outs]
+        result = self._judge(func, args, kwargs)
+        if sizes != [tuple(t.shape) for t in outs]:
+            raise Unfit("value", "a resized out=, of which PyTorch warns")
+        return result
+
+    def _judge(self, func: Any, args: Any, kwargs: Any) -> Any:
         written, read, view = operands_of(func, args, kwargs)
         if view:
             return func(*args, **kwargs)

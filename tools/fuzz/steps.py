@@ -6,6 +6,7 @@ import random
 
 from tools.fuzz.generate import Options, Rule
 from tools.fuzz.steps_operators import OPERATORS
+from tools.fuzz.steps_state import STATE
 from tools.fuzz.steps_values import COPIES, VALUES
 from tools.fuzz.steps_views import VIEWS
 from tools.fuzz.steps_writes import CUSTOM, WRITES
@@ -16,6 +17,8 @@ def rules(options: Options, favoured: random.Random) -> tuple[list[Rule], list[f
     groups = [(VIEWS, 0.42), (WRITES, 0.24), (OPERATORS, 0.20), (VALUES, 0.14)]
     if options.custom_ops:
         groups.append((CUSTOM, 0.03))
+    if not options.flat:
+        groups.append((STATE, 0.05))
     if options.clones:
         groups.append((COPIES, 0.25))
     found: list[Rule] = []

@@ -291,7 +291,7 @@ def put_at_several(d: Draft) -> Proposal | None:
 @_rule
 def own_geometry(d: Draft) -> Proposal | None:
     """Operators that change a handle's own geometry. Arguments keep theirs, and their version, which these would raise."""
-    given = {d.names[a].untyped_storage()._cdata for a in d.program.parameters}
+    given = {a.untyped_storage()._cdata for a in d.runs[0].arguments}
     target = d.pick(lambda t: t.untyped_storage()._cdata not in given)
     if target is None:
         return None

@@ -102,8 +102,6 @@ def parts(d: Draft) -> Proposal | None:
         (f"{{0}}.unbind({dim})", size),
         (f"{{0}}.tensor_split(({sections}, {size}), {dim})", 3),
         (f"{{0}}.split_with_sizes([{size - sections}, {sections}], {dim})", 2),
-        (f"torch.unsafe_split({{0}}, {pieces}, {dim})", -(-size // pieces)),
-        (f"torch.unsafe_chunk({{0}}, {pieces}, {dim})", -(-size // -(-size // pieces))),
         ("torch.hsplit({0}, 1)", 1),
         (f"torch.vsplit({{0}}, ({sections},))", 2),
         (f"torch.dsplit({{0}}, ({sections},))", 2),
@@ -230,7 +228,7 @@ def reach(d: Draft, name: str) -> tuple[int, int]:
     """Bytes of a tensor's storage that views of it may cover: what the caller gave, or all of a fresh one."""
     tensor = d.names[name]
     spans: list[tuple[int, int]] = []
-    for argument in (d.names[parameter] for parameter in d.program.parameters):
+    for argument in d.runs[0].arguments:
         if argument.untyped_storage()._cdata == tensor.untyped_storage()._cdata and argument.numel():
             last = sum(int(n - 1) * s for n, s in zip(argument.shape, argument.stride()))
             start = int(argument.storage_offset()) * argument.element_size()
@@ -311,7 +309,7 @@ def same_window(d: Draft) -> Proposal | None:
     ]
     if (t.dtype.is_floating_point and t.element_size() > 1) or t.dtype.is_complex:
         texts.append("torch._neg_view({0})")
-    texts += ["torch.ops.aten.lift_fresh({0})", "{0}.positive()", "torch.atleast_2d({0})", "{0}.broadcast_to({0}.shape)"]
+    texts += ["{0}.positive()", "torch.atleast_2d({0})", "{0}.broadcast_to({0}.shape)"]
     texts += ["{0}.real", "torch.conj({0})", "torch.ops.aten._reshape_alias({0}, {0}.shape, {0}.stride())"]
     texts += ["{0}.contiguous()", f"{{0}}.to({t.dtype})", "{0}.resolve_conj()", "{0}.resolve_neg()"]
     if t.dim():
