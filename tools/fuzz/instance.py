@@ -20,6 +20,7 @@ class Instance:
         call: the function or module, or what behaves like it.
         state: the tensors that the module holds now.
         apart: the state is in memory of its own, which is no longer than it must be.
+        guarded: a call that is given, or finds in the state, something of another form is refused.
     """
 
     program: Program
@@ -27,6 +28,7 @@ class Instance:
     call: Callable[..., Any]
     state: Callable[[], list[torch.Tensor]]
     apart: bool = False
+    guarded: bool = True
 
     @staticmethod
     def of(program: Program, world: int = 0, *, misaligned: bool = False) -> Instance:

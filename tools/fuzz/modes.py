@@ -86,6 +86,8 @@ class Beside:
             for instance in (eager, mine) if number or misaligned else ():
                 instance.renew(world, misaligned=misaligned)
             same = eager.form() == form
+            if not same and not mine.guarded:
+                return []
             right = observe(eager.step, eager.arguments())
             try:
                 got = observe(mine.step, mine.arguments())
@@ -122,7 +124,7 @@ def through(eager: Instance, program: Imported, run: Callable[[Sequence[torch.Te
         outputs = [_result(results, leaf) for leaf in program.out_leaves]
         return pytree.tree_unflatten(outputs, program.out_tree)
 
-    return replace(eager, call=call)
+    return replace(eager, call=call, guarded=False)
 
 
 def _result(results: Sequence[torch.Tensor], leaf: Leaf) -> Any:
@@ -164,7 +166,7 @@ class Capture(Beside):
             _rebind(captured.owner, {name: results[index] for name, index in captured.rebound.items()})
             return pytree.tree_unflatten([_result(results, leaf) for leaf in captured.out_leaves], captured.out_tree)
 
-        yield "", replace(eager, call=call)
+        yield "", replace(eager, call=call, guarded=False)
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,8 @@ class Compile(Beside):
             loaded = compiler.load(directory)
             yield "loaded: ", _stored(program, held, loaded, loaded.bind, lambda: loaded.state)
             replay = replay_artifact.Replay(directory)
-            yield "replayed: ", _stored(program, held, replay, replay.state.update, lambda: replay.state)
+            stored = _stored(program, held, replay, replay.state.update, lambda: replay.state)
+            yield "replayed: ", replace(stored, guarded=False)
 
 
 def _stored(
