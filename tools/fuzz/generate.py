@@ -12,6 +12,7 @@ import torch
 
 from tools.fuzz.judge import Judge, Unfit, is_boolean
 from tools.fuzz.program import DTYPES, NAMES, WORLDS, Argument, Program, Step, Storage
+from tools.fuzz.regions import PLAIN
 
 REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError)
 """What eager PyTorch raises for a program that makes no sense."""
@@ -67,10 +68,12 @@ class Run:
         """Run one statement. Raises Unfit, or what eager raises."""
         with torch.no_grad(), self.judge:
             text = step.text.format(*step.operands)
+            scope = {"torch": torch, **PLAIN, **self.names}  # one scope, so that bodies can close over names
             if not step.results:
-                exec(text, {"torch": torch}, self.names)
+                exec(text, scope)
+                self.names = {name: scope[name] for name in self.names}
                 return
-            result = eval(text, {"torch": torch}, self.names)
+            result = eval(text, scope)
         for name, value in zip(step.results, result if len(step.results) > 1 else (result,), strict=True):
             if not isinstance(value, torch.Tensor) or value.dtype not in NAMES:
                 raise Unfit("value", "a result that is no tensor")

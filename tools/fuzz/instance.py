@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tools.fuzz.program import Program
+from tools.fuzz.regions import PLAIN, PYTORCH
 
 
 @dataclass
@@ -31,12 +32,12 @@ class Instance:
     guarded: bool = True
 
     @staticmethod
-    def of(program: Program, world: int = 0, *, misaligned: bool = False) -> Instance:
-        """The program itself, in eager PyTorch."""
-        tensors = program.make_arguments(world, misaligned=misaligned)
+    def of(program: Program, *, captured: bool = False) -> Instance:
+        """The program itself, in eager PyTorch. One that is captured has PyTorch's operators with regions."""
+        tensors, made = program.make_arguments(), program.function(PYTORCH if captured else PLAIN)
         if not program.held:
-            return Instance(program, tensors, program.function(), list)
-        module = program.function()()
+            return Instance(program, tensors, made, list)
+        module = made()
         assert isinstance(module, torch.nn.Module)
         for number in program.held:
             _hold(module, program, number, tensors[number])

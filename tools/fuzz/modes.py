@@ -95,7 +95,9 @@ class Beside:
                 if same:
                     raise
                 return []  # the call before has left other state than the program was compiled for
-            found = right.differences(got, pure=self.pure, apart=eager.program.held if mine.apart else ())
+            found = right.differences(
+                got, pure=self.pure, apart=eager.program.held if mine.apart else (), may_bump=eager.program.has_regions
+            )
             if found and not eager.program.order_dependent:
                 return [f"call {number + 1}: {found[0]}", *found[1:]]
         return []
@@ -153,7 +155,7 @@ class Capture(Beside):
     """The captured graph, run by FX: faults that are none of the compiler's own."""
 
     def prepare(self, program: Program) -> Iterator[tuple[str, Instance]]:
-        eager = Instance.of(program)
+        eager = Instance.of(program, captured=True)
         captured = capture(eager.call, eager.given())
 
         def call(*arguments: Any) -> Any:
@@ -174,7 +176,7 @@ class Handles(Beside):
     """The imported IR, run op by op in eager PyTorch."""
 
     def prepare(self, program: Program) -> Iterator[tuple[str, Instance]]:
-        eager = Instance.of(program)
+        eager = Instance.of(program, captured=True)
         found = imported(eager)
         yield "", through(eager, found, lambda tensors: reference.run_handles(found.module, tensors))
 
@@ -184,7 +186,7 @@ class Values(Beside):
     """The out-of-place IR, run op by op in eager PyTorch on fresh tensors."""
 
     def prepare(self, program: Program) -> Iterator[tuple[str, Instance]]:
-        eager = Instance.of(program)
+        eager = Instance.of(program, captured=True)
         found = imported(eager)
         make_out_of_place(reference.entry(found.module))
         verify(found.module)
@@ -196,7 +198,7 @@ class Roundtrip(Beside):
     """Every stage of the IR printed and read back, in both forms; then the values that were read run."""
 
     def prepare(self, program: Program) -> Iterator[tuple[str, Instance]]:
-        eager = Instance.of(program)
+        eager = Instance.of(program, captured=True)
         found = imported(eager)
         found.module = _reread(found.module)
         make_out_of_place(reference.entry(found.module))
@@ -232,7 +234,7 @@ class Compile(Beside):
         import compiler
         from tools import replay_artifact
 
-        eager = Instance.of(program)
+        eager = Instance.of(program, captured=True)
         executable = compiler.compile(eager.call, eager.given(), validate=self.validate)
         with tempfile.TemporaryDirectory() as directory:
             if self.saved:

@@ -42,9 +42,11 @@ class Observation:
     storages: tuple[int, ...]
     sharing: frozenset[tuple[int, str, int, str]]
 
-    def differences(self, other: Observation, *, pure: bool = False, apart: Sequence[int] = ()) -> list[str]:
+    def differences(
+        self, other: Observation, *, pure: bool = False, apart: Sequence[int] = (), may_bump: bool = False
+    ) -> list[str]:
         """In words, `self` being what is right. `pure` allows other strides of outputs and less sharing; memory around
-        the arguments `apart` is not looked at."""
+        the arguments `apart` is not looked at, and with `may_bump` a version may rise for a write that did not happen."""
         if self.structure != other.structure:
             return [f"structure {other.structure}, should be {self.structure}"]
         found: list[str] = []
@@ -64,7 +66,7 @@ class Observation:
             found.append(f"versions of arguments {sorted(missing)} are not bumped")
         # An argument whose memory was written through another one may say so, which eager does not.
         written = {self.storages[k] for k in self.bumped}
-        if not pure and (extra := {k for k in set(other.bumped) - set(self.bumped) if self.storages[k] not in written}):
+        if not (pure or may_bump) and (extra := {k for k in set(other.bumped) - set(self.bumped) if self.storages[k] not in written}):
             found.append(f"versions of arguments {sorted(extra)} are bumped, and nobody wrote them")
         if pure:
             mine, theirs = ({each[:3] for each in o.sharing if o.outputs[each[0]].values} for o in (self, other))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from tools.fuzz import custom_ops as custom_ops
+from tools.fuzz.regions import IMPORTS, NAMES as REGIONS, PLAIN
 from tools.fuzz.structure import Name, filled, nested, places, text
 
 DTYPES: dict[str, torch.dtype] = {
@@ -140,7 +141,11 @@ class Program:
     @property
     def is_flat(self) -> bool:
         """Whether it is a function of tensors that returns tensors."""
-        return not (self.held or self.packed or self.wrapped)
+        return not (self.held or self.packed or self.wrapped or self.has_regions)
+
+    @property
+    def has_regions(self) -> bool:
+        return any(f"{name}(" in step.text for step in self.steps for name in REGIONS)
 
     def _signature(self) -> list[Any]:
         """What the caller passes: a name or a tree for each formal argument."""
@@ -182,11 +187,11 @@ class Program:
             return names[0] if names else "None"
         return f"({''.join(f'{name}, ' for name in names).rstrip()})"
 
-    def function(self) -> Callable[..., Any]:
-        """The function, or the class of the module."""
+    def function(self, regions: Mapping[str, Callable[..., Any]] = PLAIN) -> Callable[..., Any]:
+        """The function, or the class of the module, with a meaning for `cond`, `while_loop` and `scan`."""
         source, name = self.source(), f"fuzz_{self.seed}.py"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        scope: dict[str, Any] = {"torch": torch}
+        scope: dict[str, Any] = {"torch": torch, **regions}
         exec(compile(source, name, "exec"), scope)
         return scope["program"]
 
@@ -237,6 +242,8 @@ class Program:
         lines += ["with torch.no_grad():", f"    print({called}({given}))"]
         if self.has_custom_ops:
             lines.insert(1, "import tools.fuzz.custom_ops")
+        if self.has_regions:
+            lines[1:1] = IMPORTS
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> str:

@@ -6,6 +6,7 @@ import random
 
 from tools.fuzz.generate import Options, Rule
 from tools.fuzz.steps_operators import OPERATORS
+from tools.fuzz.steps_regions import REGIONS
 from tools.fuzz.steps_state import STATE
 from tools.fuzz.steps_values import COPIES, VALUES
 from tools.fuzz.steps_views import VIEWS
@@ -18,7 +19,7 @@ def rules(options: Options, favoured: random.Random) -> tuple[list[Rule], list[f
     if options.custom_ops:
         groups.append((CUSTOM, 0.03))
     if not options.flat:
-        groups.append((STATE, 0.05))
+        groups += [(STATE, 0.05), (REGIONS, 0.02)]
     if options.clones:
         groups.append((COPIES, 0.25))
     found: list[Rule] = []

@@ -174,7 +174,8 @@ def view_copy(d: Draft) -> Proposal | None:
     if not name:
         return None
     t = d.names[name]
-    dim, size = d.rng.randrange(t.dim()), max(t.shape[0], 1)
+    dim = d.rng.randrange(t.dim())
+    size = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
     texts = [
         f"slice_copy({{0}}, {dim}, 1)", "t_copy({0})", f"unsqueeze_copy({{0}}, {dim})", "squeeze_copy({0})", "diagonal_copy({0})",
         f"select_copy({{0}}, {dim}, -1)", f"transpose_copy({{0}}, {dim}, -1)", "view_copy({0}, [-1])", "alias_copy({0})",
