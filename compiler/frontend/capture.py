@@ -223,7 +223,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def _trace_error(error: Exception) -> CompileError:
     where = str(traceback_source(error) or "")
     kind = type(error).__name__
-    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
+    data_dependent = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+    # The last is a composite operator that reads its operand in C++, as tensor_split does its tensor of sections.
+    if kind in data_dependent or (isinstance(error, RuntimeError) and "data is not allocated yet" in str(error)):
         return UnsupportedError(
             "the program takes a Python value or a shape from the data of a tensor", location=where,
             hint="keep it a tensor: torch.where, index_copy_, masked_fill",
