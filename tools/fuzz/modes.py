@@ -258,14 +258,14 @@ def _stored(
     bind: Callable[[dict[str, torch.Tensor]], object],
     state: Callable[[], dict[str, torch.Tensor]],
 ) -> Instance:
-    """An artifact as what it was saved from. It keeps its own state, and is given one where arguments share memory with it.
+    """An artifact as what it was saved from. It keeps its own state, and is given one where others share memory with it.
 
     `names` has the artifact's name for every argument that the module holds, or "" when the program does not use it.
     """
     eager = Instance.of(program)
     known = dict(zip(program.held, eager.state()))
-    own = {program.arguments[number].storage for number in program.held}
-    apart = all(a.held or a.storage not in own for a in program.arguments)
+    own = {program.arguments[number].storage for number, name in names.items() if name}
+    apart = all((a.held and names[n]) or a.storage not in own for n, a in enumerate(program.arguments))
     if not apart:
         bind({name: known[number] for number, name in names.items() if name})
     return replace(

@@ -225,7 +225,9 @@ def arrange(d: Draft) -> Proposal | None:
 
 @_value
 def number(d: Draft) -> Proposal | None:
-    """A Python number that is taken from the data."""
+    """A Python number that is taken from the data, which a host's graph may not hold."""
+    if d.options.flat:
+        return None
     name, source = d.pick(), d.pick(lambda t: t.numel() > 0 and not t.dtype.is_complex and t.dtype is not torch.bool)
     if not name or not source:
         return None
