@@ -111,12 +111,10 @@ def _structures(graph: fx.GraphModule) -> tuple[pytree.TreeSpec | None, pytree.T
     info = getattr(graph.graph._codegen, "pytree_info", None)
     if info is None or info.in_spec is None or info.out_spec is None:
         return None, None
-    args, kwargs = info.in_spec.children() if info.in_spec.num_children == 2 else (None, None)
-    return (
-        (info.in_spec, info.out_spec)
-        if args is not None and args.type is tuple and kwargs.type is dict
-        else (None, None)
-    )
+    if info.in_spec.num_children != 2:
+        return None, None
+    args, kwargs = info.in_spec.children()
+    return (info.in_spec, info.out_spec) if args.type is tuple and kwargs.type is dict else (None, None)
 
 
 def _hinted(node: fx.Node) -> Any:
@@ -255,7 +253,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def _trace_error(error: Exception) -> CompileError:
     where = str(traceback_source(error) or "")
     kind = type(error).__name__
-    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
+    data_dependent = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+    # The last is a composite operator that reads its operand in C++, as tensor_split does its tensor of sections.
+    if kind in data_dependent or (isinstance(error, RuntimeError) and "data is not allocated yet" in str(error)):
         return UnsupportedError(
             "the program takes a Python value or a shape from the data of a tensor", location=where,
             hint="keep it a tensor: torch.where, index_copy_, masked_fill",

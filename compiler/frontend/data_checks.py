@@ -113,7 +113,7 @@ def _each(name: str, combine: Any) -> Any:
 _FOREACH = {"_foreach_addcdiv": torch.div, "_foreach_addcmul": torch.mul}
 _FUNCTIONS: dict[Any, Any] = {
     **{getattr(torch, f"{name}{end}"): _each(f"{name}{end}", one) for name, one in _FOREACH.items() for end in ("", "_")},
-    torch.Tensor.data.__set__: set_data,
+    torch.Tensor.data.__set__: set_data,  # pyright: ignore[reportAttributeAccessIssue]
     torch.equal: equal, torch.Tensor.equal: equal, torch.allclose: allclose, torch.Tensor.allclose: allclose,
     torch.cov: cov, torch.Tensor.cov: cov, torch.corrcoef: corrcoef, torch.Tensor.corrcoef: corrcoef,
     torch.combinations: combinations, torch.nn.functional.gaussian_nll_loss: gaussian_nll_loss,

@@ -161,7 +161,7 @@ def _of_library(module: object) -> bool:
     return str(module).partition(".")[0] in _LIBRARIES
 
 
-def _globals_of_library(value: object, holder: object) -> bool:
+def _globals_of_library(value: object, holder: Any) -> bool:
     """Whether the place is a global variable of a library, which a function decorated there leads to."""
     return isinstance(value, FunctionType) and holder is value.__globals__ and _of_library(holder.get("__name__"))
 
