@@ -1,6 +1,7 @@
 """Operators as unknown functions: equal operands give equal results, and nothing else is known of them.
 
-Brute force on real operators takes luck for freedom: the sum of one element is that element, whatever was in between.
+Brute force on real operators takes luck for freedom: the sum of one element is that element, whatever was in between, and
+an operator may happen to give results of the same strides whatever strides its operands have. Only pointwise ones promise.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tools.fuzz.judge import offsets, operands_of, overlaps_itself
-from tools.fuzz.observe import values
+from tools.fuzz.observe import strides_of, values
 
 EXACT = frozenset(
     [
@@ -45,6 +46,9 @@ EXACT = frozenset(
 )
 """ATen operators of which more is known: they move elements, make constants, or (`flip` over nothing) are probes."""
 
+COPIES = frozenset(["clone", "_to_copy"])
+"""Operators that may be gone."""
+
 
 class Unknown(TorchDispatchMode):
     """Runs each call, then replaces all it gave by numbers that follow from its operands.
@@ -52,16 +56,24 @@ class Unknown(TorchDispatchMode):
     Attributes:
         integers: replace integers too, by 0 and 1; they may be indices.
         doubled: how often an operator that is none of PyTorch's got bytes of a written operand through another one as well.
+        layouts: the strides of operands that the strides of results may follow, call by call.
     """
 
     def __init__(self, integers: bool):
         super().__init__()
         self.integers = integers
         self.doubled = 0
+        self.layouts: list[tuple[str, list[tuple[int, ...]]]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         written, read, view = operands_of(func, args, kwargs)
+        if (
+            not view
+            and torch.Tag.pointwise not in func.tags
+            and kwargs.get("memory_format") is not torch.contiguous_format
+        ):
+            self._note_layouts(func, read)
         if view or func._schema.name.split("::")[1] in EXACT:
             return func(*args, **kwargs)
         if func.namespace != "aten":
@@ -84,6 +96,12 @@ class Unknown(TorchDispatchMode):
         for tensor in [*written, *made]:
             self._replace(tensor, source)
         return result
+
+    def _note_layouts(self, func: Any, read: list[torch.Tensor]) -> None:
+        """What a call of an operator that makes memory sees of strides."""
+        name = func._schema.name.split("::")[1]
+        if name not in COPIES and func._schema.returns and all(r.alias_info is None for r in func._schema.returns):
+            self.layouts.append((str(func), [strides_of(t) for t in read if sum(n > 1 for n in t.shape) > 1]))
 
     def _replace(self, tensor: torch.Tensor, source: np.random.Generator) -> None:
         whole = not (tensor.is_floating_point() or tensor.is_complex())
