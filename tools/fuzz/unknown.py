@@ -50,6 +50,11 @@ COPIES = frozenset(["clone", "_to_copy"])
 """Operators that may be gone."""
 
 
+def _converts(func: Any, kwargs: dict[str, Any], read: list[torch.Tensor]) -> bool:
+    """Whether a copy has another element type, which takes luck to bring back."""
+    return func._schema.name == "aten::_to_copy" and kwargs.get("dtype") not in (None, read[0].dtype)
+
+
 class Unknown(TorchDispatchMode):
     """Runs each call, then replaces all it gave by numbers that follow from its operands.
 
@@ -68,14 +73,12 @@ class Unknown(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         written, read, view = operands_of(func, args, kwargs)
-        if (
-            not view
-            and torch.Tag.pointwise not in func.tags
-            and kwargs.get("memory_format") is not torch.contiguous_format
-        ):
-            self._note_layouts(func, read)
-        if view or func._schema.name.split("::")[1] in EXACT:
+        if view:
             return func(*args, **kwargs)
+        if func._schema.name.split("::")[1] in EXACT and not _converts(func, kwargs, read):
+            result = func(*args, **kwargs)
+            self._note_layouts(func, kwargs, read, result)
+            return result
         if func.namespace != "aten":
             places = [set(offsets(t).tolist()) for t in (*written, *read)]
             storages = [t.untyped_storage()._cdata for t in (*written, *read)]
@@ -90,6 +93,7 @@ class Unknown(TorchDispatchMode):
             if id(tensor) not in out:
                 key.update(f"{tensor.dtype} {tensor.shape}".encode() + values(tensor)[0])
         result = func(*args, **kwargs)
+        self._note_layouts(func, kwargs, read, result)
         fresh = all(r.alias_info is None for r in func._schema.returns)
         made = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)] if fresh else []
         source = np.random.default_rng(int.from_bytes(key.digest(), "big"))
@@ -97,11 +101,17 @@ class Unknown(TorchDispatchMode):
             self._replace(tensor, source)
         return result
 
-    def _note_layouts(self, func: Any, read: list[torch.Tensor]) -> None:
-        """What a call of an operator that makes memory sees of strides."""
-        name = func._schema.name.split("::")[1]
-        if name not in COPIES and func._schema.returns and all(r.alias_info is None for r in func._schema.returns):
-            self.layouts.append((str(func), [strides_of(t) for t in read if sum(n > 1 for n in t.shape) > 1]))
+    def _note_layouts(self, func: Any, kwargs: dict[str, Any], read: list[torch.Tensor], result: Any) -> None:
+        """What a call sees of strides that those of its results may follow."""
+        returns = func._schema.returns
+        if torch.Tag.pointwise in func.tags or (
+            func._schema.name.split("::")[1] in COPIES and not _converts(func, kwargs, read)
+        ):
+            return
+        if kwargs.get("memory_format") is torch.contiguous_format or any(r.alias_info is not None for r in returns):
+            return
+        if any(sum(n > 1 for n in t.shape) > 1 for t in tree_leaves(result) if isinstance(t, torch.Tensor)):
+            self.layouts.append((str(func), [strides_of(t) for t in read]))
 
     def _replace(self, tensor: torch.Tensor, source: np.random.Generator) -> None:
         whole = not (tensor.is_floating_point() or tensor.is_complex())
