@@ -21,6 +21,7 @@ from compiler.errors import CompileError
 from compiler.locations import node_name, place_of
 from compiler.memory_rules import Storages, verify_signature
 from dialects.calls import HandleCall
+from dialects.traits import RulesOfTypes
 
 PROGRAM = "alias.program"
 """Attribute of a function of values: the function over handles that it stands for."""
@@ -37,6 +38,8 @@ def verify(module: ModuleOp) -> None:
 class _Verifier:
     def __init__(self) -> None:
         self.traits: dict[type[Operation], tuple[bool, bool, bool]] = {}
+        self.of_types: dict[type[Operation], bool] = {}
+        self.met: set[tuple[object, ...]] = set()
         self.symbols: dict[Operation, dict[str, Operation]] = {}
         self.uses: dict[SSAValue, int] = {}
         self.order: list[Operation] = []
@@ -91,7 +94,11 @@ class _Verifier:
     def rules(self, op: Operation) -> None:
         """What the operation itself demands, and what it says about memory."""
         try:
-            op.verify_()
+            alike = self.alike(op)
+            if alike not in self.met:
+                op.verify_()
+                if alike is not None:
+                    self.met.add(alike)
             if isinstance(op, FuncOp):
                 verify_signature(op)
                 self.storages.arguments(op)
@@ -99,6 +106,21 @@ class _Verifier:
                 self.storages.call(op)
         except VerifyException as error:
             fail(op, " ".join(str(error).split()))
+
+    def alike(self, op: Operation) -> tuple[object, ...] | None:
+        """Equal for operations that meet the same rules, or None when the rules of `op` speak of more than its types.
+
+        The module keeps types and properties alive, and equal ones are mostly one object: identity tells them apart.
+        """
+        kind = type(op)
+        of_types = self.of_types.get(kind)
+        if of_types is None:
+            of_types = self.of_types[kind] = op.has_trait(RulesOfTypes, value_if_unregistered=False)
+        if not of_types or op.attributes or op.regions or op.successors:
+            return None
+        operands, results, properties = op._operands, op.results, op.properties
+        types = [id(value.type) for value in (*operands, *results)]
+        return (kind, len(operands), *types, *properties, *map(id, properties.values()))
 
     def region(self, parent: Operation, region: Region, scope: set[SSAValue], tables: tuple[Operation, ...]) -> None:
         if region.parent is not parent:

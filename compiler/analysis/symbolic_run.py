@@ -343,7 +343,7 @@ def width_of(kind: Attribute) -> int:
 
 def bytes_of(kind: Attribute) -> int:
     """Bytes of a value."""
-    return math.prod(cast(TensorType[Attribute], kind).get_shape()) * width_of(kind)
+    return math.prod(cast("TensorType[Attribute]", kind).get_shape()) * width_of(kind)
 
 
 def untrue(message: str, op: Operation | None = None) -> CompileError:
@@ -360,7 +360,7 @@ def _fitting(op: Operation, window: Geometry, width: int, size: int) -> Steps:
 
 
 def _kind(value: SSAValue) -> tuple[str, tuple[int, ...]]:
-    kind = cast(TensorType[Attribute], value.type)
+    kind = cast("TensorType[Attribute]", value.type)
     return element_name(kind.element_type), tuple(kind.get_shape())
 
 

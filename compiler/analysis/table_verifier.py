@@ -74,7 +74,7 @@ class _Tables:
         self.table: dict[int, int] = {}
         self.plan: tuple[OutputSource, ...] = attributes["alias.plan"].data
         self.entries: tuple[tuple[int, int], ...] = attributes["alias.table"].data
-        self.parameters = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
+        self.parameters = [cast("TensorType[Attribute]", a.type) for a in function.body.block.args]
         self.place: list[tuple[int, int] | None] = [None] * len(self.parameters)
         """Root and first byte of the memory of each parameter."""
 
