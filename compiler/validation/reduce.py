@@ -147,7 +147,12 @@ def _first_to_differ(failing: Failing, check: Check) -> Iterator[tuple[ModuleOp,
     while edge:
         others = [n for n in range(len(ops)) if n not in needed]
         yield _edited(failing, lambda edit, others=others: edit.end_at(number, others, values))
-        edge = [v.owner for op in edge for v in op.operands if v.owner in numbers and numbers[v.owner] not in needed]  # type: ignore[index]
+        edge = [
+            owner
+            for op in edge
+            for owner in (operand.owner for operand in op.operands)
+            if isinstance(owner, Operation) and numbers[owner] not in needed
+        ]
         needed |= {numbers[op] for op in edge}
 
 
