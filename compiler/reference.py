@@ -105,7 +105,7 @@ def _loop(op: WhileOp, operands: Sequence[Any]) -> Tensors:
 
 def _fresh(place: SSAValue, value: torch.Tensor) -> torch.Tensor:
     """Memory of its own, in the layout that the handle's type says."""
-    window = geometry(cast(MemRefType[Attribute], place.type))
+    window = geometry(cast("MemRefType[Attribute]", place.type))
     if 0 in window.strides:  # elements that share memory have one value: they may as well not share it
         return value.clone()
     return torch.empty_strided(window.sizes, window.strides, dtype=value.dtype).copy_(value)
@@ -122,7 +122,7 @@ def run_values(
     """
     function = entry(module)
     bindings = cast(Bindings, function.attributes["alias.bindings"]).data
-    types = [cast(TensorType[Attribute], a.type) for a in function.body.block.args]
+    types = [cast("TensorType[Attribute]", a.type) for a in function.body.block.args]
     bound: dict[int, list[int]] = {}
     for number, binding in enumerate(bindings):
         bound.setdefault(binding.parameter, []).append(number)
@@ -157,7 +157,7 @@ def _compute_block(block: Block, arguments: Sequence[torch.Tensor], watch: Watch
         if done is not None:
             done(results)
         for value, result in zip(op.results, results, strict=True):
-            kind = cast(TensorType[Attribute], value.type)
+            kind = cast("TensorType[Attribute]", value.type)
             if tuple(result.shape) != kind.get_shape():
                 raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
             values[value] = result.to(DTYPES[element_name(kind.element_type)])
@@ -175,7 +175,7 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
         case ExtractOp():
             return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
         case InsertOp():
-            kind = cast(TensorType[Attribute], op.result.type)
+            kind = cast("TensorType[Attribute]", op.result.type)
             base = operands[1].clone() if len(operands) > 1 else torch.zeros(kind.get_shape(), dtype=operands[0].dtype)
             base, window = base.contiguous(), op.window.data
             # By position, because a window may meet one element several times, always with the same value then.
@@ -184,13 +184,13 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             base.view(-1).view(bits)[places.reshape(-1)] = operands[0].contiguous().view(-1).view(bits)
             return [base]
         case ReinterpretOp():
-            element = element_name(cast(TensorType[Attribute], op.result.type).element_type)
-            kind = cast(TensorType[Attribute], op.result.type)
+            element = element_name(cast("TensorType[Attribute]", op.result.type).element_type)
+            kind = cast("TensorType[Attribute]", op.result.type)
             if not operands[0].numel():
                 return [torch.empty(kind.get_shape(), dtype=DTYPES[element])]
             return [operands[0].contiguous().view(DTYPES[element]).clone()]
         case EmptyOp():
-            kind = cast(TensorType[Attribute], op.value.type)
+            kind = cast("TensorType[Attribute]", op.value.type)
             return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
         case ConstantOp():
             return [constant_tensor(op)]
