@@ -160,7 +160,10 @@ def compare(program: ModuleOp, arguments: Sequence[torch.Tensor], after: Observa
     first = difference(before, after, given)
     if first is None:
         return Comparison()
-    # Rounding first: the error that a run with noise makes is one that another order of the arithmetic may make.
+    repeated = _again(program, arguments, Answers())
+    if repeated is not None and difference(before, repeated) is not None:
+        return Comparison(difference(before, after, given, [repeated]), first.text)
+    # The error that a run with noise makes is one that another order of the arithmetic may make.
     noisy = [_again(program, arguments, Answers(noise=torch.Generator().manual_seed(n))) for n in range(3)]
     rounded = [run for run in noisy if run is not None]
     found = difference(before, after, given, (), rounded)
@@ -172,13 +175,13 @@ def compare(program: ModuleOp, arguments: Sequence[torch.Tensor], after: Observa
         if (other := _again(program, arguments, answers)) is not None:
             others.append(other)
         met.update(answers.met)
-        if not met and other is not None and difference(before, other) is None:
+        if not met:
             return Comparison(found)
     return Comparison(difference(before, after, given, others, rounded), found.text, tuple(met))
 
 
 def _again(program: ModuleOp, arguments: Sequence[torch.Tensor], answers: Answers) -> Observation | None:
-    """Another run; None when it fails, as where memory that nobody wrote is taken for an index."""
+    """Another run; None when it fails, as where a matrix an ulp off has no factor."""
     try:
         return observe(program, arguments, answers=answers)
     except Exception:
