@@ -54,6 +54,32 @@ def test_resampling(mode: str, spatial: int) -> None:
     assert_gradients(forward, x)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_antialiased_resampling(mode: str) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        by_factor = F.interpolate(x, scale_factor=(0.4, 1.7), mode=mode, antialias=True)
+        sizes = itertools.product(((3, 2), (9, 11), (1, 1)), (True, False) if mode != "lanczos" else (False,))
+        by_size = [F.interpolate(x, size=s, mode=mode, align_corners=a, antialias=True) for s, a in sizes]
+        return torch.cat([by_factor.flatten(), *(y.flatten() for y in by_size)])
+
+    assert_gradients(forward, image(2, 2, 9, 6))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_antialiased_resampling_of_bytes_and_of_the_infinite(mode: str) -> None:
+    def program(pixels: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
+        return [F.interpolate(y, size=(4, 13), mode=mode, antialias=True) for y in (pixels, x)]
+
+    pixels = torch.randint(0, 256, (2, 3, 9, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    x = image(1, 2, 17, 8).to(memory_format=torch.channels_last)
+    x[0, 1, 16, 7] = float("inf")
+    (got, spread), (want, right) = compiler.compile(program, (pixels, x))(pixels, x), program(pixels, x)
+    assert torch.equal(got, want)
+    assert torch.equal(spread.isfinite(), right.isfinite())
+    torch.testing.assert_close(spread, right, equal_nan=True, rtol=1e-4, atol=1e-5)
+    assert spread.stride() == right.stride()
+
+
 @pytest.mark.parametrize("spatial", [2, 3])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_grid_sampling(mode: str, spatial: int) -> None:
