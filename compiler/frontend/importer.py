@@ -309,7 +309,9 @@ class Importer:
         first = self._stand_ins.now
         value = self._emit(expansion, operands)
         if expansion.copied:
-            self._stand_ins.read(value, args[0], args[1], node_name(self._location), place_of(self._location))
+            base, *key = (*args, *kwargs.values())
+            key = key[0] if len(key) == 1 else tuple(key)
+            self._stand_ins.read(value, base, key, node_name(self._location), place_of(self._location))
         elif self._stand_ins and target in (operator.setitem, torch.Tensor.__setitem__, "__setitem__"):
             base, key, stored = args
             self._stand_ins.assigned(base, key, stored, first)
