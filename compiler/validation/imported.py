@@ -61,7 +61,8 @@ def check_import(captured: Captured, imported: Program, arguments: Sequence[torc
             target.copy_(value)
     wanted = [leaf.index for leaf in captured.out_leaves if leaf.is_tensor] + list(captured.rebound.values())
     tensors = [outputs[n] for n in wanted if isinstance(outputs[n], torch.Tensor)]
-    found = difference(observed(tensors, own), observe(imported.module, arguments))
+    seen = observe(imported.module, arguments)
+    found = difference(observed(tensors, own), observed(*imported.left(seen.outputs, seen.arguments)))
     if found and not _reads_garbage(captured.graph):
         raise ValidationError(
             f"the imported program does something else than the captured graph: {found.text}", pass_name="import",

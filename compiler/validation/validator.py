@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
 Transform = Callable[[ModuleOp], None]
+Left = Callable[[Sequence["torch.Tensor"], Sequence["torch.Tensor"]], tuple[list["torch.Tensor"], list["torch.Tensor"]]]
 ROUNDS = 2
 """Sets of inputs that every pass is tried on: random ones, then the examples themselves (or other random ones)."""
 
@@ -154,13 +155,20 @@ class Validator:
             if found := difference(observe(module, arguments, run=one), observe(module, arguments, run=two)):
                 raise ValidationError(f"the HLO module computes something else: {found.text}", pass_name="export")
 
-    def called(self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]]) -> None:
-        """An executable does what the imported program does: `run` calls it on the program's arguments, in order."""
+    def called(
+        self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]], left: Left | None = None
+    ) -> None:
+        """An executable does what the imported program does: `run` calls it on the program's arguments, in order.
+
+        `left` says what a caller holds after a run of the program's IR (`Program.left`).
+        """
         self.checked.append("run")
         for arguments in self.rounds:
             own = copies(arguments)
             after = observed(run(own), own)
             before = observe(program, arguments)
+            if left is not None:
+                before = observed(*left(before.outputs, before.arguments))
             found = difference(before, after, given_up(program, arguments, before))
             if found and not self.undecided:
                 raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
