@@ -216,3 +216,47 @@ def test_segments(reduce: str, data: str) -> None:
         return torch.segment_reduce(x, reduce, lengths=lengths, axis=0, unsafe=True, initial=1.0)
 
     assert_gradients(forward, SEGMENTS[data])
+
+
+@pytest.mark.parametrize("lengths", ["numbers", "tensors"])
+@pytest.mark.parametrize("form", ["padded", "one behind the other"])
+def test_alignments_of_a_sequence(form: str, lengths: str) -> None:
+    labels = torch.tensor([[1, 1, 3], [2, 4, 2], [5, 1, 1]])
+    heard, said = [6, 4, 2], [3, 2, 3]  # the third has no alignment
+    targets = labels if form == "padded" else torch.cat([row[:n] for row, n in zip(labels, said)])
+    given = (torch.tensor(heard), torch.tensor(said)) if lengths == "tensors" else (heard, said)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        log_probs = x.log_softmax(2)
+        kinds = itertools.product(("none", "mean", "sum"), (True,))
+        losses = [F.ctc_loss(log_probs, targets, *given, reduction=r, zero_infinity=z).reshape(-1) for r, z in kinds]
+        one = F.ctc_loss(log_probs[:, 0], targets[0] if form == "padded" else targets[:3], (6,), (3,), reduction="none")
+        return torch.cat([*losses, one.reshape(-1)])
+
+    assert_gradients(forward, image(6, 3, 7))
+
+
+def test_a_sequence_without_an_alignment() -> None:
+    def program(x: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
+        return torch.nn.CTCLoss(reduction="none")(x, torch.tensor([[1, 1], [2, 3]]), heard, torch.tensor([2, 0]))
+
+    x, heard = image(3, 2, 4).log_softmax(2), torch.tensor([2, 0])
+    executable = compiler.compile(program, (x, heard))
+    for lengths in (heard, torch.tensor([3, 3])):
+        torch.testing.assert_close(executable(x, lengths), program(x, lengths))
+    with pytest.raises(compiler.CompileError, match="no such number of frames"):
+        compiler.compile(lambda x: F.ctc_loss(x, torch.tensor([[1], [2]]), (4, 4), (1, 1)), (x,))
+
+
+CHUNKS = {"mean": 3, "sum": 2, "none": 4}
+
+
+@pytest.mark.parametrize("reduction", CHUNKS)
+def test_a_loss_in_chunks(reduction: str) -> None:
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=CHUNKS[reduction])
+    target = torch.tensor([0, 3, 2, 6, 1, 1, -100, 4])
+
+    def forward(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.linear_cross_entropy(x, weight, target, linear_bias=bias, reduction=reduction, options=options)
+
+    assert_gradients(forward, image(8, 5), image(7, 5), image(7))

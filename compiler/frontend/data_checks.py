@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.ctc import ctc_loss
 
 
 class DataChecks(TorchFunctionMode):
@@ -144,5 +145,7 @@ _FUNCTIONS: dict[Any, Any] = {
     torch.cov: cov, torch.Tensor.cov: cov, torch.corrcoef: corrcoef, torch.Tensor.corrcoef: corrcoef,
     torch.combinations: combinations, torch.nn.functional.gaussian_nll_loss: gaussian_nll_loss,
     torch.istft: istft, torch.Tensor.istft: istft, torch.ops.aten.istft.default: istft,
+    torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: ctc_loss,
+    torch.ops.aten.ctc_loss.IntList: ctc_loss, torch.ops.aten.ctc_loss.Tensor: ctc_loss,
     torch.tensor_split: tensor_split, torch.Tensor.tensor_split: tensor_split,
 }  # fmt: skip
