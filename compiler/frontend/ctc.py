@@ -39,10 +39,8 @@ def ctc_loss(
 
 def _check(frames: Tensor, targets: Tensor, heard: Lengths, said: Lengths, blank: int) -> None:
     torch._check(0 <= blank < frames.shape[2], lambda: "ctc_loss: blank is no class")
-    batch = frames.shape[1]
-    for name, lengths in (("input", heard), ("target", said)):
-        count = lengths.numel() if isinstance(lengths, Tensor) else len(lengths)
-        torch._check(count == batch, lambda: f"ctc_loss: {count} {name} lengths for a batch of {batch}")
+    counts = [lengths.numel() if isinstance(lengths, Tensor) else len(lengths) for lengths in (heard, said)]
+    torch._check(counts == [frames.shape[1]] * 2, lambda: "ctc_loss: not as many lengths as samples")
     if not isinstance(heard, Tensor):
         torch._check(max(heard) <= frames.shape[0] and min(heard) >= 0, lambda: "ctc_loss: no such number of frames")
 
