@@ -298,7 +298,7 @@ class _Function:
         if found is None:
             if not isinstance(attribute, TensorType):
                 raise CompileError(f"a value has type {attribute}; lowering takes functional IR, values are tensors")
-            tensor = cast(TensorType[Attribute], attribute)
+            tensor = cast("TensorType[Attribute]", attribute)
             shape = tensor.get_shape()
             if min(shape, default=0) < 0:
                 raise _DynamicSize

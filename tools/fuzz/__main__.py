@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     items: list[int | Program] = list(options.only or range(options.seed, options.seed + options.count))
     if options.replay:
         saved = [Program.from_json(path.read_text()) for path in options.replay]
-        items = [p for p in saved if contents.custom_ops or not p.has_custom_ops]
+        items = [p for p in saved if contents.allow(p)]
     counts: Counter[str] = Counter()
     reasons: dict[tuple[str, str], list[tuple[int | Program, Verdict]]] = {}
     start = time.perf_counter()
