@@ -305,7 +305,9 @@ def _shape(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carr
     owners = [arguments[number] for number in memory.arguments] or [origin]
     elements = {_form(o).element for o in owners}
     widths = [ELEMENTS[e][1] for e in elements]
-    element = min(elements, key=lambda e: (ELEMENTS[e][1], e == "i1", e)) if len(elements) > 1 else next(iter(elements))
+    element = min(elements, key=lambda e: (ELEMENTS[e][1], e == "i1", e))
+    if element == "i1" and len(elements) > 1:
+        element = "ui8"  # the others' bytes have more bits than a bool keeps
     if memory.arguments and memory.written and carriers:
         element = CARRIERS.get(element, element)
     size = ELEMENTS[element][1]

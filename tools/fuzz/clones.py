@@ -50,7 +50,11 @@ class Clones:
     def contents(self, options: Options) -> Options:
         # The oracle adds to floating-point arguments for a second call, which PyTorch cannot with 8 bits.
         return replace(
-            options, clones=True, flat=True, order_dependent=0.0, dtypes=tuple(d for d in DTYPES if not d.startswith("f8"))
+            options,
+            clones=True,
+            flat=True,
+            order_dependent=0.0,
+            dtypes=tuple(d for d in DTYPES if not d.startswith("f8")),
         )
 
     def is_refused(self, program: Program) -> bool:

@@ -213,9 +213,13 @@ def generate(seed: int, options: Options = Options()) -> Program:
 
 def draft(seed: int, options: Options = Options()) -> Draft:
     """The program of a seed, together with what was rejected on the way."""
+    return draft_with(random.Random(seed), options, seed)
+
+
+def draft_with(rng: random.Random, options: Options, seed: int = -1) -> Draft:
+    """The program that a source of choices makes."""
     from tools.fuzz.steps import rules
 
-    rng = random.Random(seed)
     dims = tuple(rng.choice(((2, 3, 4), (2, 3), (2, 4), (1, 2, 3), (3, 4), (2, 2, 4, 0))))
     allow_order = rng.random() < options.order_dependent
     arguments = _arguments(rng, dims, options)

@@ -67,7 +67,7 @@ class Instance:
         bases: dict[int, tuple[int, int]] = {}
         objects: dict[int, int] = {}
         for number, t in enumerate(self.arguments()):
-            start = t.storage_offset() * t.element_size()
+            start = int(t.storage_offset()) * t.element_size()
             base, first = bases.setdefault(t.untyped_storage()._cdata, (number, start))
             geometry = t.dtype, tuple(t.shape), t.stride(), t.is_conj(), t.is_neg()
             found.append((geometry, base, start - first, objects.setdefault(id(t), number)))

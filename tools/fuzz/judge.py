@@ -98,7 +98,22 @@ _LIMITS = {
 }  # fmt: skip
 
 
-_PRODUCTS = ("mul", "addc", "addm", "addr", "baddbmm", "addbmm", "mm", "bmm", "dot", "mv", "prod", "cumprod", "pow", "square")
+_PRODUCTS = (
+    "mul",
+    "addc",
+    "addm",
+    "addr",
+    "baddbmm",
+    "addbmm",
+    "mm",
+    "bmm",
+    "dot",
+    "mv",
+    "prod",
+    "cumprod",
+    "pow",
+    "square",
+)
 """How names of operators that multiply start."""
 
 
@@ -168,7 +183,9 @@ class Judge(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        outs = [kwargs[a.name] for a in func._schema.arguments if a.is_out and isinstance(kwargs.get(a.name), torch.Tensor)]
+        outs = [
+            kwargs[a.name] for a in func._schema.arguments if a.is_out and isinstance(kwargs.get(a.name), torch.Tensor)
+        ]
         sizes = [tuple(t.shape) for t in outs]
         result = self._judge(func, args, kwargs)
         if sizes != [tuple(t.shape) for t in outs]:

@@ -109,7 +109,9 @@ def imported(eager: Instance) -> Imported:
     return result
 
 
-def through(eager: Instance, program: Imported, run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]) -> Instance:
+def through(
+    eager: Instance, program: Imported, run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+) -> Instance:
     """The instance with another function in place of its own, one that takes and gives lists of tensors."""
 
     def call(*arguments: Any) -> Any:
@@ -135,12 +137,14 @@ def _result(results: Sequence[torch.Tensor], leaf: Leaf) -> Any:
     return results[leaf.index].item() if leaf.number else results[leaf.index]
 
 
-def _held(owner: torch.nn.Module | None, name: str, known: torch.Tensor | None) -> torch.Tensor | None:
+def _held(owner: torch.nn.Module | None, name: str, known: torch.Tensor | None) -> torch.Tensor:
     """What the module holds now under a qualified name; a constant has none, and is what was known of it."""
     path, _, key = name.rpartition(".")
     modules = dict(owner.named_modules()) if owner is not None else {}
     found = getattr(modules[path], key, None) if path in modules else None
-    return found if isinstance(found, torch.Tensor) else known
+    tensor = found if isinstance(found, torch.Tensor) else known
+    assert tensor is not None
+    return tensor
 
 
 def _rebind(owner: torch.nn.Module | None, tensors: dict[str, torch.Tensor]) -> None:
@@ -160,9 +164,12 @@ class Capture(Beside):
 
         def call(*arguments: Any) -> Any:
             leaves = pytree.tree_leaves((arguments, {}))
-            given = {leaf.index: value for leaf, value in zip(captured.in_leaves, leaves, strict=True) if leaf.is_tensor}
+            given = {
+                leaf.index: value for leaf, value in zip(captured.in_leaves, leaves, strict=True) if leaf.is_tensor
+            }
             values = [
-                given[k] if i.kind == "input" else _held(captured.owner, i.name, i.tensor) for k, i in enumerate(captured.inputs)
+                given[k] if i.kind == "input" else _held(captured.owner, i.name, i.tensor)
+                for k, i in enumerate(captured.inputs)
             ]
             results = list(pytree.tree_leaves(captured.graph(*values)))
             _rebind(captured.owner, {name: results[index] for name, index in captured.rebound.items()})
@@ -258,14 +265,14 @@ def _stored(
     bind: Callable[[dict[str, torch.Tensor]], object],
     state: Callable[[], dict[str, torch.Tensor]],
 ) -> Instance:
-    """An artifact as what it was saved from. It keeps its own state, and is given one where arguments share memory with it.
+    """An artifact as what it was saved from. It keeps its own state, and is given one where others share memory with it.
 
     `names` has the artifact's name for every argument that the module holds, or "" when the program does not use it.
     """
     eager = Instance.of(program)
     known = dict(zip(program.held, eager.state()))
-    own = {program.arguments[number].storage for number in program.held}
-    apart = all(a.held or a.storage not in own for a in program.arguments)
+    own = {program.arguments[number].storage for number, name in names.items() if name}
+    apart = all((a.held and names[n]) or a.storage not in own for n, a in enumerate(program.arguments))
     if not apart:
         bind({name: known[number] for number, name in names.items() if name})
     return replace(

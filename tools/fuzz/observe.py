@@ -66,7 +66,9 @@ class Observation:
             found.append(f"versions of arguments {sorted(missing)} are not bumped")
         # An argument whose memory was written through another one may say so, which eager does not.
         written = {self.storages[k] for k in self.bumped}
-        if not (pure or may_bump) and (extra := {k for k in set(other.bumped) - set(self.bumped) if self.storages[k] not in written}):
+        if not (pure or may_bump) and (
+            extra := {k for k in set(other.bumped) - set(self.bumped) if self.storages[k] not in written}
+        ):
             found.append(f"versions of arguments {sorted(extra)} are bumped, and nobody wrote them")
         if pure:
             mine, theirs = ({each[:3] for each in o.sharing if o.outputs[each[0]].values} for o in (self, other))

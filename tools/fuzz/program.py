@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from tools.fuzz import custom_ops as custom_ops
-from tools.fuzz.regions import IMPORTS, NAMES as REGIONS, PLAIN
+from tools.fuzz.regions import IMPORTS, PLAIN
+from tools.fuzz.regions import NAMES as REGIONS
 from tools.fuzz.structure import Name, filled, nested, places, text
 
 DTYPES: dict[str, torch.dtype] = {

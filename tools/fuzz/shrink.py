@@ -17,7 +17,7 @@ ROUNDS = 40
 def shrink(program: Program, verdict: Verdict, mode: str, options: Options) -> tuple[Program, Verdict]:
     """The smallest program found that fails with the same kind of verdict, and for the same reason when it is refused."""
     for _ in range(ROUNDS):
-        candidates = [c for c in dict.fromkeys(_smaller(program)) if _fit(c)]
+        candidates = [c for c in dict.fromkeys(smaller(program)) if fit(c)]
         found = _first(candidates, verdict, mode, options)
         if found is None:
             return program, verdict
@@ -39,14 +39,15 @@ def _first(
         judged.close()  # type: ignore[attr-defined]
 
 
-def _fit(program: Program) -> bool:
+def fit(program: Program) -> bool:
+    """Whether a program is still a test."""
     try:
         return validate(program) == program.order_dependent
     except (Unfit, KeyError, *REFUSALS):
         return False
 
 
-def _smaller(program: Program) -> Iterator[Program]:
+def smaller(program: Program) -> Iterator[Program]:
     """Candidates, the most radical first."""
     steps, outputs = program.steps, program.outputs
     if outputs:

@@ -167,7 +167,11 @@ def into(d: Draft) -> Proposal | None:
     t = d.names[target]
     if not t.dim():
         whole = d.pick(lambda o: o.dtype == t.dtype and o.dim() > 0)
-        texts = ["sum({1}, dtype={1}.dtype, out={0})", "amax({1}, list(range({1}.dim())), out={0})", "trace({1}, out={0})"]
+        texts = [
+            "sum({1}, dtype={1}.dtype, out={0})",
+            "amax({1}, list(range({1}.dim())), out={0})",
+            "trace({1}, out={0})",
+        ]
         return (f"torch.{d.rng.choice(texts)}", (target, whole), d.second_name()) if whole else None
     dim = d.rng.randrange(t.dim())
     kind = d.rng.choice(("join", "pick", "where", "reduce", "reduce", "matmul"))
@@ -193,13 +197,17 @@ def into(d: Draft) -> Proposal | None:
         return "torch.where({1}, {2}, {3}, out={0})", (target, mask, others[0], others[1]), d.second_name()
     if kind == "matmul":
         left = d.pick(lambda o: o.dim() >= 1 and o.dtype == t.dtype and o.dtype.is_floating_point and o.itemsize > 2)
-        right = d.pick(lambda o: o.dim() >= 1 and left is not None and o.dtype == t.dtype and o.shape[0] == d.names[left].shape[-1])
+        right = d.pick(
+            lambda o: o.dim() >= 1 and left is not None and o.dtype == t.dtype and o.shape[0] == d.names[left].shape[-1]
+        )
         if left is None or right is None:
             return None
         return "torch.matmul({1}, {2}, out={0})", (target, left, right), d.second_name()
     rest = t.shape[:dim] + t.shape[dim + 1 :]
     if kind == "join":
-        part = d.pick(lambda o: o.dtype == t.dtype and o.dim() == t.dim() and o.shape[:dim] + o.shape[dim + 1 :] == rest)
+        part = d.pick(
+            lambda o: o.dtype == t.dtype and o.dim() == t.dim() and o.shape[:dim] + o.shape[dim + 1 :] == rest
+        )
         if part is not None and d.names[part].shape[dim] and t.shape[dim] % d.names[part].shape[dim] == 0:
             count = t.shape[dim] // d.names[part].shape[dim]
             return f"torch.cat([{', '.join(['{1}'] * count)}], {dim}, out={{0}})", (target, part), d.second_name()
@@ -277,7 +285,10 @@ def put_at_several(d: Draft) -> Proposal | None:
     t = d.names[target]
     dims = sorted(d.rng.sample(range(t.dim()), d.rng.randint(2, min(t.dim(), 3))))
     count = d.rng.randint(1, 2)
-    places = ["None" if k not in dims else f"torch.tensor({[d.rng.randrange(t.shape[k]) for _ in range(count)]})" for k in range(t.dim())]
+    places = [
+        "None" if k not in dims else f"torch.tensor({[d.rng.randrange(t.shape[k]) for _ in range(count)]})"
+        for k in range(t.dim())
+    ]
     adds = d.rng.random() < 0.5 and t.dtype is not torch.bool
     source = d.pick(lambda o: o.dtype == t.dtype and o.dim() == 0) if d.rng.random() < 0.5 else None
     value = "{1}" if source else f"torch.full([], {d.literal()}, dtype={t.dtype})"

@@ -16,7 +16,9 @@ def _rule(rule: Rule) -> Rule:
 
 def _operands(d: Draft, *, dense: bool) -> tuple[str, str, str, str] | None:
     """What a body works on, what it closes over, what it may write, and what a condition asks."""
-    name = d.pick(lambda t: t.dtype in _EXACT and t.numel() > 0 and (t.stride() == torch.empty(t.shape).stride() or not dense))
+    name = d.pick(
+        lambda t: t.dtype in _EXACT and t.numel() > 0 and (t.stride() == torch.empty(t.shape).stride() or not dense)
+    )
     other = d.broadcasting(d.names[name], same_dtype=True) if name else None
     written = d.pick(lambda t: t.dtype in _EXACT and t.numel() > 0)
     asked = d.pick(lambda t: t.dtype in _EXACT and t.numel() > 0)
@@ -28,16 +30,30 @@ _EXACT = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int16, t
 
 def _result(d: Draft, x: str = "x") -> str:
     """An expression of x's own geometry."""
-    texts = (f"{x} + 1", f"{x} * 2", f"{x}.clone()", f"{x}.abs()", f"{x} - {{1}}", f"{x} + {{1}}", f"torch.maximum({x}, {{1}})")
+    texts = (
+        f"{x} + 1",
+        f"{x} * 2",
+        f"{x}.clone()",
+        f"{x}.abs()",
+        f"{x} - {{1}}",
+        f"{x} + {{1}}",
+        f"torch.maximum({x}, {{1}})",
+    )
     return d.rng.choice(texts)
 
 
-def _effect(d: Draft, result: str) -> str:
+def _effect(d: Draft, result: str, allowed: bool = True) -> str:
     """The result, now and then after a write into memory from outside."""
-    if d.rng.random() < 0.6:
+    if not allowed or d.rng.random() < 0.6:
         return result
     write = d.rng.choice(("{2}.add_(1)", "{2}.copy_({2} * 2)", "{2}[:1].fill_(2)", "{2}.zero_()", "{2}.sub_(1)"))
     return f"({write}, {result})[1]"
+
+
+def _stands_alone(d: Draft, operands: tuple[str, ...]) -> bool:
+    """Whether a loop may write: PyTorch refuses one that is given another tensor on memory that it writes."""
+    memories = {name: d.names[name].untyped_storage()._cdata for name in operands}
+    return all(memory != memories[operands[2]] for name, memory in memories.items() if name != operands[2])
 
 
 def _question(d: Draft) -> str:
@@ -61,11 +77,14 @@ def loop(d: Draft) -> Proposal | None:
     operands = _operands(d, dense=True)
     if operands is None:
         return None
+    alone = _stands_alone(d, operands)
     inner = _result(d)
     if d.rng.random() < 0.3:
-        inner = f"cond(i % 2 == 0, lambda x: {_effect(d, _result(d))}, lambda x: {_result(d)}, (x,))"
-    condition = d.rng.choice(("i < 3", "i < 2", "torch.logical_and(i < 3, ({3} == 1).any())", "torch.logical_and(i < 3, x.sum() < 9)"))
-    body = f"lambda i, x: (i + 1, {_effect(d, inner)})"
+        inner = f"cond(i % 2 == 0, lambda x: {_effect(d, _result(d), alone)}, lambda x: {_result(d)}, (x,))"
+    condition = d.rng.choice(
+        ("i < 3", "i < 2", "torch.logical_and(i < 3, ({3} == 1).any())", "torch.logical_and(i < 3, x.sum() < 9)")
+    )
+    body = f"lambda i, x: (i + 1, {_effect(d, inner, alone)})"
     return f"while_loop(lambda i, x: {condition}, {body}, (torch.tensor(0), {{0}}))", operands, 2
 
 

@@ -215,21 +215,26 @@ def arrange(d: Draft) -> Proposal | None:
     dim, pieces = d.rng.randrange(t.dim()), d.rng.randint(1, 2)
     texts = [
         f"torch.sort({{0}}, {dim}).values", f"torch.cummax({{0}}, {dim}).values", f"torch.diff({{0}}, dim={dim})",
-        f"torch.take({{0}}, torch.tensor([[0], [-1]]))", f"torch.repeat_interleave({{0}}, {pieces}, {dim})", "{0}.repeat(2, *[1] * {0}.dim())",
-        "torch.rot90({0}.flip(0), 1, (0, -1))", f"torch.count_nonzero({{0}}, {dim})", "torch.diag_embed({0})", "torch.tile({0}, (2,))",
-        f"torch.stack([{{0}}, {{0}}], -1).flatten()", "torch.hstack([{0}, {0}])", f"torch.nn.functional.one_hot(({{0}} > 0).long(), 2)",
-        "torch.isin({0}, torch.tensor([1, 2]))", "torch.tril({0})", "torch.masked_fill({0}, {0} == 1, 2)", f"torch.argmax(({{0}} == {{0}}.max()).int().cumsum({dim}), {dim})",
+        "torch.take({0}, torch.tensor([[0], [-1]]))", f"torch.repeat_interleave({{0}}, {pieces}, {dim})", "torch.tile({0}, (2,))",
+        "{0}.repeat(2, *[1] * {0}.dim())", "torch.rot90({0}.flip(0), 1, (0, -1))", f"torch.count_nonzero({{0}}, {dim})",
+        "torch.diag_embed({0})", "torch.stack([{0}, {0}], -1).flatten()", "torch.hstack([{0}, {0}])", "torch.tril({0})",
+        "torch.nn.functional.one_hot(({0} > 0).long(), 2)", "torch.isin({0}, torch.tensor([1, 2]))",
+        "torch.masked_fill({0}, {0} == 1, 2)", f"torch.argmax(({{0}} == {{0}}.max()).int().cumsum({dim}), {dim})",
     ]  # fmt: skip
     return d.rng.choice(texts), (name,), 1
 
 
 @_value
 def number(d: Draft) -> Proposal | None:
-    """A Python number that is taken from the data."""
+    """A Python number that is taken from the data, which a host's graph may not hold."""
+    if d.options.flat:
+        return None
     name, source = d.pick(), d.pick(lambda t: t.numel() > 0 and not t.dtype.is_complex and t.dtype is not torch.bool)
     if not name or not source:
         return None
     item = d.rng.choice(("{1}.sum().item()", "{1}.reshape(-1)[0].item()", "{1}.amax().item()"))
-    texts = (f"{{0}} * {item}", f"{{0}} + {item}", f"torch.full([2], {item}, dtype={d.names[name].dtype})", f"{{0}}.add_({item})",
-             f"{{0}}.fill_({item})", f"{{0}}.masked_fill_({{0}} == 1, {item})", f"{{0}} > {item}", f"torch.where({{0}} == 1, {item}, {{0}})")  # fmt: skip
+    texts = (
+        f"{{0}} * {item}", f"{{0}} + {item}", f"torch.full([2], {item}, dtype={d.names[name].dtype})", f"{{0}}.add_({item})",
+        f"{{0}}.fill_({item})", f"{{0}}.masked_fill_({{0}} == 1, {item})", f"{{0}} > {item}", f"torch.where({{0}} == 1, {item}, {{0}})",
+    )  # fmt: skip
     return d.rng.choice(texts), (name, source), 1

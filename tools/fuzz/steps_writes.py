@@ -202,7 +202,11 @@ def scatter(d: Draft) -> Proposal | None:
     method = d.rng.choice(("scatter_", "scatter_add_"))
     if other:
         return f"{{0}}.{method}({dim}, {text}, {{1}})", (name, other), d.second_name()
-    return f"{{0}}.{method}({dim}, {text}, torch.full({shape}, {d.literal()}, dtype={t.dtype}))", (name,), d.second_name()
+    return (
+        f"{{0}}.{method}({dim}, {text}, torch.full({shape}, {d.literal()}, dtype={t.dtype}))",
+        (name,),
+        d.second_name(),
+    )
 
 
 @_write
