@@ -37,17 +37,18 @@ from compiler.frontend.arguments import Placement, place
 from compiler.frontend.constants import SMALL, constant_data
 from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
-from compiler.frontend.forms import Form, Forms, Handle, Root, is_symbolic
+from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.logs import quiet_torch
+from compiler.frontend.reshapes import Reshapes
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
 from compiler.frontend.steps import Expansion, Slot
 from compiler.frontend.transforms import stretch
 from compiler.locations import node_name
 from compiler.locations import place as place_of
-from compiler.program import Argument, Leaf, Program, Reshaped
+from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
 from dialects.alias import Root as RootAttr
 from dialects.alias import RootData
@@ -107,11 +108,7 @@ class Importer:
         self._candidates: list[tuple[Input, ConstantOp, Handle]] = []
         self._stand_ins = StandIns()
         self._nested = False
-        self._reshapes = reshapes
-        self._reshapable: dict[int, Handle] = {}
-        """Handles of the inputs, each a tensor of its own, by id."""
-        self._reshaped: set[int] = set()
-        """Ids of those whose metadata have changed."""
+        self._reshapes = Reshapes(reshapes and not self.expander.symbolic)
 
     # -- the program -----------------------------------------------------------------------------
 
@@ -144,10 +141,7 @@ class Importer:
         for item, placement, inline in zip(order, placements, inlined, strict=True):
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
-        if self._reshapes and not self.expander.symbolic:
-            times = Counter(id(item.tensor) for item in order)
-            inputs = [i for i in order if i.kind == "input" and i.real and times[id(i.tensor)] == 1]
-            self._reshapable = {id(handles[id(i)]): handles[id(i)] for i in inputs}
+        self._reshapes.start(order, handles)
         self.constants = {id(item.tensor): handles[id(item)] for item in order}
         env: list[Any] = [handles[id(i)] if i.tensor is not None else i.constant for i in captured.inputs]
         outputs = pytree.tree_leaves(self.run(captured.graph, env), is_leaf=lambda x: isinstance(x, Handle))
@@ -197,9 +191,7 @@ class Importer:
         kinds = ([a.type for a in self.block.args], [v.type for v in values])
         function = FuncOp("main", kinds, Region(self.block), arg_attrs=ArrayAttr(attributes))
         position_of = {id(i): n for n, (i, _) in enumerate(arguments)}
-        changed = {id(handles[id(i)]): n for n, (i, _) in enumerate(arguments) if i.kind == "input"}
-        changed = {handle: n for handle, n in changed.items() if handle in self._reshaped}
-        reshaped = {n: _reshaped(arguments[n][1].form, self._reshapable[h].form) for h, n in changed.items()}
+        places = {id(handles[id(i)]): n for n, (i, _) in enumerate(arguments) if id(i) in handles}
         return Program(
             ModuleOp([function]),
             tuple(Argument(i.name, i.kind) for i, _ in arguments),
@@ -212,8 +204,8 @@ class Importer:
             rebound=self._rebound,
             training=dict(captured.training),
             assumed=captured.assumed,
-            reshaped=reshaped,
-            returned={n: changed[id(h)] for n, h in enumerate(results) if id(h) in changed},
+            reshaped=self._reshapes.ends(places),
+            returned=self._reshapes.returned(results, places),
             symbolic=self.symbols,
         )
 
@@ -360,7 +352,7 @@ class Importer:
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         for operand, _ in expansion.rebound:
             if operands[operand].argument:
-                self._argument_changes(operands[operand])
+                self._reshapes.change(operands[operand], self._nested)
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
@@ -398,16 +390,6 @@ class Importer:
             operands[operand].root = slots[slot].root
             slots[slot] = operands[operand]
         return _fill(expansion.output, slots)
-
-    def _argument_changes(self, handle: Handle) -> None:
-        """An argument gets other metadata."""
-        if id(handle) not in self._reshapable or self._nested:
-            raise UnsupportedError(
-                "the metadata of an argument changes, which can be carried out for an input tensor that is passed once, "
-                "outside of branches and loops, by an executable of `compile`",
-                hint="call the out-of-place form, or change a view of the argument",
-            )
-        self._reshaped.add(id(handle))
 
     def _attribute(self, graph: fx.GraphModule, name: str) -> Any:
         value = _resolve(graph, name)
@@ -517,14 +499,6 @@ def _lifted(constants: dict[str, torch.Tensor], given: Sequence[Input]) -> list[
             known.add(id(tensor))
             fresh.append(Input(unique(name, names), "constant", tensor, real=True))
     return fresh
-
-
-def _reshaped(before: Form, after: Form) -> Reshaped:
-    if after.offset < before.offset:
-        raise UnsupportedError(
-            "an argument is made to begin before its first element", hint="pass the tensor that begins there"
-        )
-    return Reshaped(after.sizes, after.strides, after.offset - before.offset)
 
 
 def _dense(forms: Forms, tensor: torch.Tensor | None) -> Any:
