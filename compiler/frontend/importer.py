@@ -41,6 +41,7 @@ from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.logs import quiet_torch
+from compiler.frontend.reshapes import Reshapes
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
 from compiler.frontend.steps import Expansion, Slot
@@ -55,14 +56,16 @@ from dialects.fx import ConstantOp
 from dialects.types import DYNAMIC
 
 
-def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) -> Program:
+def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS, *, reshapes: bool = False) -> Program:
     """The program of a captured graph; `kernels` recognise calls of hand-written kernels.
+
+    `reshapes`: the caller carries out what `Program.reshaped` says; else a change of an argument's metadata is refused.
 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
     with quiet_torch():
-        return Importer(captured, kernels).program()
+        return Importer(captured, kernels, reshapes=reshapes).program()
 
 
 _INLINED = {
@@ -84,7 +87,13 @@ _NO_EFFECT = frozenset(
 class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS, draws: bool = True) -> None:
+    def __init__(
+        self,
+        captured: Captured,
+        kernels: Sequence[KernelReader] = READERS,
+        draws: bool = True,
+        reshapes: bool = False,
+    ) -> None:
         """`draws`: random operators become deterministic ones on the program's own stream; else they are calls like others."""
         self.captured = captured
         self.kernels = kernels
@@ -99,6 +108,7 @@ class Importer:
         self._candidates: list[tuple[Input, ConstantOp, Handle]] = []
         self._stand_ins = StandIns()
         self._nested = False
+        self._reshapes = Reshapes(reshapes and not self.expander.symbolic)
 
     # -- the program -----------------------------------------------------------------------------
 
@@ -131,11 +141,12 @@ class Importer:
         for item, placement, inline in zip(order, placements, inlined, strict=True):
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
+        self._reshapes.start(order, handles)
         self.constants = {id(item.tensor): handles[id(item)] for item in order}
         env: list[Any] = [handles[id(i)] if i.tensor is not None else i.constant for i in captured.inputs]
         outputs = pytree.tree_leaves(self.run(captured.graph, env), is_leaf=lambda x: isinstance(x, Handle))
         self._write_back(outputs, env)
-        return self._finish(kept, outputs)
+        return self._finish(kept, outputs, handles)
 
     def _candidate(self, item: Input, placement: Placement) -> Handle:
         """A small constant: in the IR unless something writes or returns it."""
@@ -148,7 +159,7 @@ class Importer:
         self._candidates.append((item, op, handle))
         return handle
 
-    def _finish(self, kept: list[tuple[Input, Placement]], outputs: list[Any]) -> Program:
+    def _finish(self, kept: list[tuple[Input, Placement]], outputs: list[Any], handles: dict[int, Handle]) -> Program:
         captured = self.captured
         results, out_leaves = self._results(outputs)
         escaped = {id(h.root) for h in results}
@@ -180,6 +191,7 @@ class Importer:
         kinds = ([a.type for a in self.block.args], [v.type for v in values])
         function = FuncOp("main", kinds, Region(self.block), arg_attrs=ArrayAttr(attributes))
         position_of = {id(i): n for n, (i, _) in enumerate(arguments)}
+        places = {id(handles[id(i)]): n for n, (i, _) in enumerate(arguments) if id(i) in handles}
         return Program(
             ModuleOp([function]),
             tuple(Argument(i.name, i.kind) for i, _ in arguments),
@@ -192,6 +204,8 @@ class Importer:
             rebound=self._rebound,
             training=dict(captured.training),
             assumed=captured.assumed,
+            reshaped=self._reshapes.ends(places),
+            returned=self._reshapes.returned(results, places),
             symbolic=self.symbols,
         )
 
@@ -309,7 +323,9 @@ class Importer:
         first = self._stand_ins.now
         value = self._emit(expansion, operands)
         if expansion.copied:
-            self._stand_ins.read(value, args[0], args[1], node_name(self._location), place_of(self._location))
+            base, *key = (*args, *kwargs.values())
+            key = key[0] if len(key) == 1 else tuple(key)
+            self._stand_ins.read(value, base, key, node_name(self._location), place_of(self._location))
         elif self._stand_ins and target in (operator.setitem, torch.Tensor.__setitem__, "__setitem__"):
             base, key, stored = args
             self._stand_ins.assigned(base, key, stored, first)
@@ -334,6 +350,9 @@ class Importer:
             self.ops, self._nested = outer, nested
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
+        for operand, _ in expansion.rebound:
+            if operands[operand].argument:
+                self._reshapes.change(operands[operand], self._nested)
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:

@@ -296,18 +296,13 @@ class Recorder(TorchDispatchMode):
 
     def _change_metadata(self, func: OpOverload, call: _Call, changed: Sequence[torch.Tensor]) -> None:
         for tensor in changed:
-            if self._argument[self._slot[id(tensor)]]:
-                raise UnsupportedError(
-                    f"the metadata of an argument changes ({overload_name(func)})",
-                    hint="call the out-of-place form, or change a view of the argument",
-                )
             before = self._slot[id(tensor)]
             memory = self._memory.get(tensor.untyped_storage()._cdata)
             if memory is None:
                 raise UnsupportedError(f"{overload_name(func)} gives a tensor memory that the program has not seen")
             form = self.forms.of(tensor, memory.base)
             if form.end > memory.bytes != DYNAMIC:
-                if memory.bytes:
+                if memory.bytes or self._argument[before]:
                     raise UnsupportedError(
                         f"{overload_name(func)} makes a tensor with contents larger",
                         hint="allocate it at its final size",

@@ -71,7 +71,7 @@ class StandIns:
         for read in self._reads:
             if reason := self._difference(read, returned):
                 raise UnsupportedError(
-                    f"a subscript by a 0-d tensor is a view at a place known only at run time, and the program {reason}",
+                    f"a subscript or `narrow` by a 0-d tensor is a view at a place known only at run time, and the program {reason}",
                     location=read.source, node=read.node,
                     hint="clone it where it is read; assign by subscript, as in x[i] = v, where it is written",
                 )  # fmt: skip
