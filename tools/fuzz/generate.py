@@ -92,6 +92,7 @@ class Run:
         return [(bytes_, bytes_.clone()) for bytes_ in raw]
 
 
+@torch.no_grad()
 def validate(program: Program) -> bool:
     """Run a program in all worlds. Returns whether it depends on the order of elements; raises when it is no test."""
     dependent = False
@@ -216,6 +217,7 @@ def draft(seed: int, options: Options = Options()) -> Draft:
     return draft_with(random.Random(seed), options, seed)
 
 
+@torch.no_grad()
 def draft_with(rng: random.Random, options: Options, seed: int = -1) -> Draft:
     """The program that a source of choices makes."""
     from tools.fuzz.steps import rules
