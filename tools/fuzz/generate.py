@@ -268,7 +268,7 @@ def _outputs(made: Draft) -> tuple[str, ...]:
 
 
 def _arguments(rng: random.Random, dims: tuple[int, ...], options: Options) -> Program:
-    """Arguments only: fresh, non-contiguous, offset, with gaps, expanded, and sharing memory in every way."""
+    """Arguments only: fresh, of the same form, non-contiguous, offset, with gaps, expanded, and sharing memory in every way."""
     storages: list[Storage] = []
     arguments: list[Argument] = []
     main = rng.choice(("f32", "f32", "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "c64", "bool", "i16", "i8"))
@@ -279,6 +279,10 @@ def _arguments(rng: random.Random, dims: tuple[int, ...], options: Options) -> P
             if shared is not None:
                 arguments.append(shared)
                 continue
+        if arguments and rng.random() < 0.1:
+            storages.append(replace(storages[arguments[-1].storage], seed=rng.randrange(1 << 30)))
+            arguments.append(replace(arguments[-1], storage=len(storages) - 1, same_as=-1))
+            continue
         dtype = main if rng.random() < 0.6 else rng.choice(options.dtypes)
         sizes = tuple(rng.choice(dims) for _ in range(rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))))
         offset, strides = _layout(rng, sizes)
