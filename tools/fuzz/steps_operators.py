@@ -119,7 +119,7 @@ def matrices(d: Draft) -> Proposal | None:
     if target is None:
         return None
     t = d.names[target]
-    sizes = dict(zip(first, t.shape)) | {axis: d.rng.choice(d.dims) for axis in "bk" if axis not in first}
+    sizes = dict(zip(first, t.shape)) | {axis: d.rng.choice(d.dims) for axis in "bmk" if axis not in first}
     operands: list[str] = []
     texts: list[str] = []
     for axes in factors:
