@@ -312,9 +312,15 @@ def _held(rng: random.Random, arguments: Sequence[Argument]) -> tuple[Argument, 
             kinds.append("attribute")  # one that is also something else is refused
         if first == "parameter":
             kinds = ["parameter", "parameter", ""]
+        if made and argument.same_as < 0 and made[-1].held == "buffer" and _form(made[-1]) == _form(argument):
+            kinds = ["buffer"]  # two that may change places
         held = rng.choice(kinds)
         made.append(replace(argument, held=held, module="part" if held and rng.random() < 0.25 else ""))
     return tuple(made)
+
+
+def _form(argument: Argument) -> tuple[object, ...]:
+    return argument.dtype, argument.sizes, argument.strides, argument.offset, argument.lazy
 
 
 def _layout(rng: random.Random, sizes: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
