@@ -3,7 +3,8 @@
 It holds afterwards that every operand is defined before its use and in scope, that use lists and parent
 pointers agree with the operations, that symbols are unique and found, that every block ends with
 its terminator, that every operation meets its own rules, and that what a function says about memory
-(roots, alias table, output plan) fits its types.
+(roots, alias table, output plan) fits its types. A function of values that names the program over handles it stands
+for (`alias.program = @program`) has its tables proved.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from compiler.errors import CompileError
 from compiler.locations import node_name, place_of
 from compiler.memory_rules import Storages, verify_signature
 from dialects.calls import HandleCall
+from dialects.traits import RulesOfTypes
+
+PROGRAM = "alias.program"
+"""Attribute of a function of values: the function over handles that it stands for."""
 
 
 def verify(module: ModuleOp) -> None:
@@ -33,6 +38,8 @@ def verify(module: ModuleOp) -> None:
 class _Verifier:
     def __init__(self) -> None:
         self.traits: dict[type[Operation], tuple[bool, bool, bool]] = {}
+        self.of_types: dict[type[Operation], bool] = {}
+        self.met: set[tuple[object, ...]] = set()
         self.symbols: dict[Operation, dict[str, Operation]] = {}
         self.uses: dict[SSAValue, int] = {}
         self.order: list[Operation] = []
@@ -45,6 +52,9 @@ class _Verifier:
         # Rules of operations walk through the structure themselves: only now that it is sound.
         for op in self.order:
             self.rules(op)
+        for op in self.order:
+            if isinstance(op, FuncOp) and PROGRAM in op.attributes:
+                self.tables(op, module)
 
     def traits_of(self, op: Operation) -> tuple[bool, bool, bool]:
         """(terminates a block, hides the values around it, its blocks need a terminator)."""
@@ -84,7 +94,11 @@ class _Verifier:
     def rules(self, op: Operation) -> None:
         """What the operation itself demands, and what it says about memory."""
         try:
-            op.verify_()
+            alike = self.alike(op)
+            if alike not in self.met:
+                op.verify_()
+                if alike is not None:
+                    self.met.add(alike)
             if isinstance(op, FuncOp):
                 verify_signature(op)
                 self.storages.arguments(op)
@@ -92,6 +106,21 @@ class _Verifier:
                 self.storages.call(op)
         except VerifyException as error:
             fail(op, " ".join(str(error).split()))
+
+    def alike(self, op: Operation) -> tuple[object, ...] | None:
+        """Equal for operations that meet the same rules, or None when the rules of `op` speak of more than its types.
+
+        The module keeps types and properties alive, and equal ones are mostly one object: identity tells them apart.
+        """
+        kind = type(op)
+        of_types = self.of_types.get(kind)
+        if of_types is None:
+            of_types = self.of_types[kind] = op.has_trait(RulesOfTypes, value_if_unregistered=False)
+        if not of_types or op.attributes or op.regions or op.successors:
+            return None
+        operands, results, properties = op._operands, op.results, op.properties
+        types = [id(value.type) for value in (*operands, *results)]
+        return (kind, len(operands), *types, *properties, *map(id, properties.values()))
 
     def region(self, parent: Operation, region: Region, scope: set[SSAValue], tables: tuple[Operation, ...]) -> None:
         if region.parent is not parent:
@@ -127,6 +156,23 @@ class _Verifier:
             op = op.next_op
         # What a region defines is out of scope after it.
         scope.difference_update(added)
+
+    def tables(self, values: FuncOp, module: ModuleOp) -> None:
+        """What a function of values says about memory is what the program does that it names."""
+        from compiler.analysis.table_verifier import verify_function
+
+        reference = values.attributes[PROGRAM]
+        if not isinstance(reference, SymbolRefAttr):
+            fail(values, f"`{PROGRAM}` is the name of a function: @program")
+        handles = self.symbols.get(module, {}).get(reference.root_reference.data)
+        if not isinstance(handles, FuncOp) or "alias.plan" in handles.attributes:
+            fail(values, f"`{PROGRAM}` names @{reference.root_reference.data}, which is no function over handles")
+        try:
+            proved = verify_function(handles, values)
+        except CompileError as error:
+            fail(values, error.message)
+        if not proved:
+            fail(values, "nobody can prove its tables: it writes an element twice, or memory in too many pieces")
 
     def symbol(self, op: Operation, name: str, reference: SymbolRefAttr, tables: tuple[Operation, ...]) -> None:
         found = self.symbols.get(tables[-1], {}).get(reference.root_reference.data)

@@ -6,6 +6,7 @@ Operands are `%name`; the rest are Python numbers, text, `none`, lists in bracke
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -89,6 +90,7 @@ class Numbers(Data[tuple[int, ...]]):
 NONE = NoneType()
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def integer(value: int) -> IntegerAttr:
     """A Python int among the arguments of a call."""
     return IntegerAttr(value, i64)

@@ -25,6 +25,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dialects.alias import Effects, Results
+from dialects.traits import RulesOfTypes
 
 # -- the value form ----------------------------------------------------------------------------
 
@@ -89,6 +90,7 @@ class OperatorCall(IRDLOperation):
 
     args = var_operand_def()
     outs = var_result_def()
+    traits = traits_def(RulesOfTypes())
 
     @property
     def target(self) -> StringAttr:

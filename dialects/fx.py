@@ -49,6 +49,7 @@ from dialects.arguments import (
     verify_arguments,
 )
 from dialects.calls import HandleCall, ValueCall, ValueForm, ValueFormData, ValueOutput
+from dialects.traits import RulesOfTypes
 from dialects.types import element_bytes
 
 
@@ -121,12 +122,12 @@ class ExtractOp(IRDLOperation):
     window = prop_def(Window)
     value = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "$base $window attr-dict `:` type($base) `->` type($value)"
 
     def verify_(self) -> None:
         _verify_window(
-            self.window, cast(TensorType[Attribute], self.base.type), cast(TensorType[Attribute], self.value.type)
+            self.window, cast("TensorType[Attribute]", self.base.type), cast("TensorType[Attribute]", self.value.type)
         )
 
 
@@ -144,14 +145,14 @@ class InsertOp(IRDLOperation):
     window = prop_def(Window)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = (
         "$value (`into` $base^)? $window attr-dict `:` type($value) (`into` type($base)^)? `->` type($result)"
     )
 
     def verify_(self) -> None:
-        result = cast(TensorType[Attribute], self.result.type)
-        _verify_window(self.window, result, cast(TensorType[Attribute], self.value.type))
+        result = cast("TensorType[Attribute]", self.result.type)
+        _verify_window(self.window, result, cast("TensorType[Attribute]", self.value.type))
         if self.base is not None and self.base.type != result:
             raise VerifyException(f"the result has type {result}, the base {self.base.type}")
 
@@ -165,11 +166,11 @@ class ReinterpretOp(IRDLOperation):
     value = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def verify_(self) -> None:
-        source, result = cast(TensorType[Attribute], self.value.type), cast(TensorType[Attribute], self.result.type)
+        source, result = cast("TensorType[Attribute]", self.value.type), cast("TensorType[Attribute]", self.result.type)
         before, after = element_bytes(source.element_type), element_bytes(result.element_type)
         if before == after:
             same = source.get_shape() == result.get_shape()
@@ -190,7 +191,7 @@ class EmptyOp(IRDLOperation):
     name = "fx.empty"
 
     value = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "attr-dict `:` type($value)"
 
 
@@ -202,6 +203,7 @@ class ConstantOp(IRDLOperation):
 
     data = prop_def(DenseIntOrFPElementsAttr)
     value = result_def()
+    traits = traits_def(RulesOfTypes())
     assembly_format = "$data attr-dict `:` type($value)"
 
     def verify_(self) -> None:
@@ -221,7 +223,7 @@ class SymbolOp(IRDLOperation):
 
     expression = prop_def(StringAttr)
     value = result_def(IndexType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), RulesOfTypes())
     assembly_format = "$expression attr-dict `:` type($value)"
 
 

@@ -77,7 +77,8 @@ class Geometry(NamedTuple):
         return math.prod(self.sizes)
 
 
-def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
+@functools.lru_cache(maxsize=1 << 14)
+def row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a contiguous tensor; a zero size counts as one, as in PyTorch. DYNAMIC spreads outwards."""
     strides: list[int] = []
     step = 1
@@ -127,7 +128,7 @@ def _to_xdsl(sizes: tuple[int, ...]) -> tuple[int, ...]:
 class Form(NamedTuple):
     """What a handle type says, in numbers.
 
-    `size` is the bytes of one element, `extent` the first byte and one past the last byte of a static window ((0, 0)
+    `size` is the bytes of one element, `static` says whether no number of the window is DYNAMIC, `extent` the first byte and one past the last byte of a static window ((0, 0)
     when it is empty or not static), `value` the type of the elements that the handle shows.
     """
 
@@ -135,6 +136,7 @@ class Form(NamedTuple):
     size: int
     window: Geometry
     lazy: str
+    static: bool
     extent: tuple[int, int]
     value: TensorType
 
@@ -147,9 +149,9 @@ def form(handle: MemRefType) -> Form:
     found = handle.__dict__.get("_form")
     if found is None:
         size, window = element_bytes(handle.element_type), _geometry(handle)
-        element = _NAMES[handle.element_type]
-        reach = extent(window, size) if window.static else (0, 0)
-        found = Form(element, size, window, lazy_bits(handle), reach, value_type(element, window.sizes))
+        element, static = _NAMES[handle.element_type], window.static
+        reach = extent(window, size) if static else (0, 0)
+        found = Form(element, size, window, lazy_bits(handle), static, reach, value_type(element, window.sizes))
         object.__setattr__(handle, "_form", found)
     return found
 

@@ -16,7 +16,6 @@ from compiler.errors import CompileError, ValidationError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.reference import entry
-from compiler.validation.ambiguous import undetermined
 from compiler.validation.inputs import arguments_of, copies
 from compiler.validation.observe import observe, tensor_difference
 from compiler.validation.outside import _reason

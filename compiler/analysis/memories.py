@@ -6,10 +6,11 @@ that is written and shared by several arguments, the union of their extents. One
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
@@ -20,7 +21,7 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from dialects.alias import Root
 from dialects.calls import HandleCall
-from dialects.control import CondOp, ControlOp, WhileOp, arguments_of, nested_blocks
+from dialects.control import CondOp, ControlOp, WhileOp, arguments_of
 from dialects.fx import ConstantOp
 from dialects.types import ELEMENTS, Form, Geometry, form, row_major
 
@@ -36,8 +37,8 @@ class Memory:
     Attributes:
         arguments: numbers of the original arguments that live here; empty for memory the program allocates.
         start: first byte, counted from the start of the root.
-        element: element type of its value. `dims`: shape of its value, in memory order.
-        lowest, highest: byte extent of all handles seen so far.
+        element: element type of its value. `dims`: shape of its value, in memory order. `bytes`: size of its value.
+        lowest, highest: byte extent of all handles seen so far. `widest`: bytes of an element of the widest of them.
         around: the first op that writes bytes of it which are no elements of its arguments.
     """
 
@@ -45,20 +46,30 @@ class Memory:
     start: int = 0
     element: str = ""
     dims: tuple[int, ...] = ()
+    bytes: int = 0
     written: bool = False
     lowest: int = 1 << 62
     highest: int = 0
+    widest: int = 1
     around: Operation | None = None
 
-    def touch(self, extent: tuple[int, int]) -> None:
+    def touch(self, shape: Form) -> None:
+        self._join(shape.extent, shape.size)
+
+    def join(self, other: Memory) -> None:
+        """Take over the handles of another memory of the same root."""
+        self._join((other.lowest, other.highest), other.widest)
+        self.written |= other.written
+
+    def _join(self, extent: tuple[int, int], width: int) -> None:
         if extent[0] < extent[1]:
             self.lowest, self.highest = min(self.lowest, extent[0]), max(self.highest, extent[1])
+            self.widest = max(self.widest, width)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a handle lives. `argument` is the argument it was derived from, -1 for allocated memory; `whole` says that
-    it is that argument (or fresh result) itself, not a view of it."""
+class Place(NamedTuple):
+    """Where a handle lives. `argument` is the argument it was derived from, -1 for allocated memory; `origin` is the
+    first handle of its geometry: itself, or what it is the `same` as."""
 
     memory: Memory
     argument: int
@@ -74,6 +85,7 @@ class Memories:
     writes: list[tuple[Operation, SSAValue]] = field(default_factory=list)
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def memory_order(window: Geometry) -> tuple[int, ...] | None:
     """Sizes in memory order when the window is dense (every byte of its extent once), else None.
 
@@ -102,8 +114,7 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         CompileError: a view reaches outside the memory the program was given.
     """
     block = function.body.block
-    for inner in nested_blocks(function):
-        _require_static(inner)
+    _require_static(block, block.args)
     result = Memories()
     roots: dict[int, list[int]] = {}
     attributes = function.arg_attrs.data if function.arg_attrs else ()
@@ -115,10 +126,10 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         roots.setdefault(root.data.id, []).append(number)
         sizes[root.data.id] = root.data.bytes
         memory = Memory((number,))
-        own = _form(argument).extent
+        own = _form(argument)
         memory.touch(own)
-        if own[1] > root.data.bytes:
-            raise CompileError(f"argument {number} reaches byte {own[1]} of a root of {root.data.bytes} bytes")
+        if own.extent[1] > root.data.bytes:
+            raise CompileError(f"argument {number} reaches byte {own.extent[1]} of a root of {root.data.bytes} bytes")
         result.places[argument] = Place(memory, number, argument)
 
     shared = {number: group for group in roots.values() if len(group) > 1 for number in group}
@@ -149,23 +160,19 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
     return result
 
 
-def _require_static(block: Block) -> None:
-    for owner in (block, *block.ops):
-        for value in owner.args if isinstance(owner, Block) else owner.results:
-            if isinstance(value.type, MemRefType) and form(value.type).window.static:
-                continue
-            location, node = source_of(owner) if isinstance(owner, Operation) else ("", "")
-            expression = owner.properties.get("expression") if isinstance(owner, Operation) else None
-            name = (
-                f"the size {expression}"
-                if expression is not None
-                else f"{value.name_hint or 'a tensor'} of type {value.type}"
-            )
-            raise UnsupportedError(
-                f"{name} is known only at run time, and HLO needs static shapes",
-                location=location, node=node,
-                hint="capture with example inputs of fixed sizes, once per size",
-            )  # fmt: skip
+def _require_static(owner: Block | Operation, values: Sequence[SSAValue]) -> None:
+    for value in values:
+        kind = value.type
+        if isinstance(kind, MemRefType) and form(kind).static:
+            continue
+        location, node = source_of(owner) if isinstance(owner, Operation) else ("", "")
+        expression = owner.properties.get("expression") if isinstance(owner, Operation) else None
+        name = f"the size {expression}" if expression is not None else f"{value.name_hint or 'a tensor'} of type {kind}"
+        raise UnsupportedError(
+            f"{name} is known only at run time, and HLO needs static shapes",
+            location=location, node=node,
+            hint="capture with example inputs of fixed sizes, once per size",
+        )  # fmt: skip
 
 
 def _place_results(
@@ -176,6 +183,7 @@ def _place_results(
     merged: set[int],
 ) -> None:
     """Give the results of one op their places and note what it writes."""
+    _require_static(op, op.results)
     if isinstance(op, ConstantOp):
         _place_fresh(op.value, result)
         return
@@ -194,9 +202,8 @@ def _place_results(
         result.places[operands[operand]].memory.written = True
         result.writes.append((op, operands[operand]))
     for alias, value in zip(op.aliases.data, op.results, strict=True):
-        if not isinstance(value.type, MemRefType):
-            continue
-        reach = form(value.type).extent
+        shape = _form(value)
+        reach = shape.extent
         if alias.kind == "fresh":
             place = Place(Memory(), -1, value)
         elif alias.kind == "may":
@@ -218,7 +225,7 @@ def _place_results(
                     )  # fmt: skip
                 if reach[0] < own[place.argument][0] or reach[1] > own[place.argument][1]:
                     merged.add(place.argument)
-        place.memory.touch(reach)
+        place.memory.touch(shape)
         result.places[value] = place
 
 
@@ -231,6 +238,7 @@ def _place_regions(
 ) -> None:
     """Captured handles live where they do outside; carried values and results have memory of their own."""
     for block, carried, first in arguments_of(op):
+        _require_static(block, block.args)
         for argument in block.args[:carried]:
             _place_fresh(argument, result)
         for argument, capture in zip(block.args[carried:], op.operands[first:], strict=True):
@@ -243,7 +251,7 @@ def _place_regions(
 
 def _place_fresh(value: SSAValue, result: Memories) -> None:
     memory = Memory()
-    memory.touch(_form(value).extent)
+    memory.touch(_form(value))
     result.places[value] = Place(memory, -1, value)
 
 
@@ -257,9 +265,10 @@ def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, li
         union = Memory(tuple(group))
         for other in group:
             old = result.places[arguments[other]].memory
-            union.touch((old.lowest, old.highest))
-            union.written |= old.written
+            union.join(old)
             replaced[id(old)] = union
+    if not replaced:
+        return
     for value, place in result.places.items():
         if id(place.memory) in replaced:
             result.places[value] = Place(replaced[id(place.memory)], place.argument, place.origin)
@@ -298,9 +307,13 @@ def _bytes_of(value: SSAValue) -> Region:
 
 def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
     """Choose start, element type and shape of a memory's value."""
+    _shape(memory, arguments, origin, carriers)
+    memory.bytes = math.prod(memory.dims) * ELEMENTS[memory.element][1]
+
+
+def _shape(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
     owners = [arguments[number] for number in memory.arguments] or [origin]
     elements = {_form(o).element for o in owners}
-    widths = [ELEMENTS[e][1] for e in elements]
     element = min(elements, key=lambda e: (ELEMENTS[e][1], e == "i1", e))
     if element == "i1" and len(elements) > 1:
         element = "ui8"  # the others' bytes have more bits than a bool keeps
@@ -310,7 +323,7 @@ def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, ca
     low, high = (memory.lowest, memory.highest) if memory.highest else (0, 0)
     if not memory.arguments:
         low = 0
-    memory.start = low // max(widths) * max(widths)
+    memory.start = low // memory.widest * memory.widest  # so that every handle begins at a whole element of its own
     memory.element = element
     for owner in owners:  # the shape of the first handle that is all of it
         shape = _form(owner)
@@ -323,8 +336,5 @@ def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, ca
 
 
 def _form(value: SSAValue) -> Form:
-    return form(cast(MemRefType[Attribute], value.type))
+    return form(cast("MemRefType[Attribute]", value.type))
 
-
-def numel(memory: Memory) -> int:
-    return math.prod(memory.dims)

@@ -327,7 +327,7 @@ def _named(keywords: DictionaryAttr | None, operands: Sequence[Any]) -> dict[str
 
 def tensor_type(value: SSAValue) -> tuple[torch.dtype, tuple[int, ...]]:
     """Dtype and shape of a value."""
-    kind = cast(TensorType[Attribute], value.type)
+    kind = cast("TensorType[Attribute]", value.type)
     return DTYPES[element_name(kind.element_type)], kind.get_shape()
 
 

@@ -21,7 +21,8 @@ from xdsl.ir import Block
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Forms, Handle, Root
-from compiler.frontend.recording import Expansion, Recorder, Slot
+from compiler.frontend.recording import Recorder
+from compiler.frontend.steps import Expansion, Slot
 from compiler.frontend.subscripts import NodeSubscripts
 
 READS = (
@@ -50,13 +51,15 @@ class Expander:
         if mode is None:
             self.mode.cache_enabled = False  # its cache is slower than ours, and knows nothing of shared storages
         self.hits = 0
-        self._cache: dict[Any, Expansion] = {}
+        self._anywhere: dict[Any, Expansion] = {}
+        self._in_place: dict[Any, Expansion] = {}
         self._adopted: dict[int, torch.Tensor] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._owners: list[Handle] = []
         state = forms.get(torch.int64, (2,), (1,), 0, "")
         self.stream = Handle(Block(arg_types=[state.type]).args[0], state, Root(state.end), argument=True)
         """The state of the random generator: the last operand of every node, argument of the program once one draws."""
+        self._fake_stream = self._fake(self.stream, {})
 
     def adopt(self, handle: Handle, fake: torch.Tensor) -> None:
         """In a symbolic program: from now on `fake` stands for this handle."""
@@ -67,11 +70,12 @@ class Expander:
     @contextmanager
     def drawing_from(self, stream: Handle) -> Iterator[None]:
         """Random operators inside take their bits from another state; it is in memory of its own."""
-        outer, self.stream = self.stream, stream
+        outer = self.stream, self._fake_stream
+        self.stream, self._fake_stream = stream, self._fake(stream, {})
         try:
             yield
         finally:
-            self.stream = outer
+            self.stream, self._fake_stream = outer
 
     def expand(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Expansion, list[Handle]]:
         """The expansion of `run(*args, **kwargs)`, and the operands in the order of its slots."""
@@ -83,14 +87,26 @@ class Expander:
             return self._observe(target, run, args, kwargs, operands, self._adopted, self._storages), operands
         key = (target, *signature.parts)
         try:
-            known = self._cache.get(key)
+            known = self._anywhere.get(key)
         except TypeError:  # an argument without a hash
-            return self._observe(target, run, args, kwargs, operands, {}, {}), operands
+            return self._observe_alone(target, run, args, kwargs, operands), operands
         if known is None:
-            known = self._cache[key] = self._observe(target, run, args, kwargs, operands, {}, {})
-        else:
-            self.hits += 1
+            here = (key, *(handle.form.offset for handle in signature.operands))
+            known = self._in_place.get(here)
+            if known is None:
+                known = self._observe_alone(target, run, args, kwargs, operands)
+                apart = signature.roots == len(signature.operands)
+                if apart and known.holds_anywhere(len(operands)):
+                    self._anywhere[key] = known
+                else:
+                    self._in_place[here] = known
+                return known, operands
+        self.hits += 1
         return known, operands
+
+    def _observe_alone(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, operands: list[Handle]) -> Expansion:
+        """With tensors of its own, which no other node has seen; but the state of the generator keeps its geometry."""
+        return self._observe(target, run, args, kwargs, operands, {id(self.stream): self._fake_stream}, {})
 
     def _observe(
         self,
@@ -141,13 +157,19 @@ class Expander:
 
 
 class Signature:
-    """What an expansion depends on: plain arguments by type and value, operands by form, identity, shared root and base."""
+    """What an expansion depends on beside offsets: plain arguments by type and value, operands by shape, identity, shared
+    root and base."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
         self.operands: list[Handle] = []
         self._seen: dict[int, int] = {}
         self._roots: dict[int, int] = {}
+
+    @property
+    def roots(self) -> int:
+        """The number of storages that the operands lie in."""
+        return len(self._roots)
 
     def add(self, value: Any) -> None:
         kind = type(value)
@@ -159,7 +181,7 @@ class Signature:
                 self.operands.append(value)
                 root = value.root
                 parts += (
-                    Handle, value.form, self._roots.setdefault(id(root), len(self._roots)), root.base, root.bytes,
+                    Handle, value.form.shape, self._roots.setdefault(id(root), len(self._roots)), root.base, root.bytes,
                     value.argument,
                 )  # fmt: skip
             else:

@@ -30,7 +30,10 @@ def element_of(dtype: torch.dtype) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What a handle's type says; interned, so that identity is equality. `end` is one past the last byte it covers."""
+    """What a handle's type says; interned, so that identity is equality.
+
+    `end` is one past the last byte it covers, `at_start` the same form at offset 0 (None: this one).
+    """
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
@@ -39,6 +42,12 @@ class Form:
     lazy: str
     type: MemRefType
     end: int
+    at_start: Form | None
+
+    @property
+    def shape(self) -> Form:
+        """All that it says but the offset."""
+        return self.at_start or self
 
 
 class Forms:
@@ -54,7 +63,8 @@ class Forms:
             element = element_of(dtype)
             kind = handle_type(element, key[1], key[2], offset, lazy)
             end = (last_element(key[1], key[2], offset) + 1) * ELEMENTS[element][1]
-            form = self._known[key] = Form(dtype, key[1], key[2], offset, lazy, kind, end)
+            start = self.get(dtype, key[1], key[2], 0, lazy) if offset else None
+            form = self._known[key] = Form(dtype, key[1], key[2], offset, lazy, kind, end, start)
         return form
 
     def of(self, tensor: torch.Tensor, base: int) -> Form:

@@ -41,9 +41,9 @@ from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.logs import quiet_torch
-from compiler.frontend.recording import Expansion, Slot
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
+from compiler.frontend.steps import Expansion, Slot
 from compiler.frontend.transforms import stretch
 from compiler.locations import node_name
 from compiler.locations import place as place_of
@@ -337,10 +337,11 @@ class Importer:
         slots = list(operands)
         location, ops = self._location, self.ops
         for step in expansion.steps:
+            forms = [slots[made.source].form if made.form is None else made.form for made in step.made]
             op = step.op.create(
                 operands=[slots[i].value for i in step.operands],
-                result_types=step.types,
-                properties=dict(step.properties),
+                result_types=step.types or [form.type for form in forms],
+                properties=step.properties,
                 location=location,
             )
             ops.append(op)
@@ -350,18 +351,18 @@ class Importer:
                 self._stand_ins.access(
                     (slots[i].root for i in step.operands), (slots[i].root for i in step.written), self._nested
                 )
-            for made, value in zip(step.made, op.results, strict=True):
+            for made, form, value in zip(step.made, forms, op.results, strict=True):
                 if made.source < 0:
                     root = Root(made.bytes)
                 else:
                     root = slots[made.source].root
-                    if made.form.end > root.bytes != DYNAMIC:
+                    if form.end > root.bytes != DYNAMIC:
                         raise UnsupportedError(
-                            f"{step.properties['target']} reaches byte {made.form.end} of memory of which the program "
+                            f"{step.properties['target']} reaches byte {form.end} of memory of which the program "
                             f"was given {root.bytes} bytes",
                             hint="pass the whole tensor as an argument",
                         )
-                slots.append(Handle(value, made.form, root))
+                slots.append(Handle(value, form, root))
         for handle, tensor in zip(slots, expansion.tensors, strict=False):
             if tensor is not None:
                 self.expander.adopt(handle, tensor)

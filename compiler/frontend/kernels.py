@@ -18,7 +18,7 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.constants import attribute
 from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Handle
-from compiler.frontend.recording import Expansion, Made, Slot, Step
+from compiler.frontend.steps import Expansion, Made, Slot, Step
 from dialects.alias import Effects, ResultAlias, results
 from dialects.arguments import Constant, Numbers, Operand, integer
 from dialects.nki import CallOp, Stored, has_collectives, memory_of_kernel
@@ -143,7 +143,7 @@ def expand_kernel(
     if not call.configured:
         properties |= {"effects": Effects(None), "aliases": results([ResultAlias("may")] * len(outs))}
         written = tuple(range(count))
-    step = Step(properties, tuple(range(count)), tuple(m.form.type for m in made), tuple(made), written, CallOp)
+    step = Step(properties, tuple(range(count)), tuple(made), written, CallOp)
     tree = pytree.tree_structure(out)
     return Expansion((step,), pytree.tree_unflatten([Slot(count + n) for n in range(len(outs))], tree), ()), operands
 

@@ -14,13 +14,14 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, StringAttr, UnitAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from compiler.errors import UnsupportedError
 from compiler.frontend import random
 from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
-from compiler.frontend.forms import Form, Forms, Handle, is_symbolic, number
+from compiler.frontend.eager_views import eager_view
+from compiler.frontend.forms import Form, Forms, Handle, number
 from compiler.frontend.layouts import plain_form
 from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
@@ -36,52 +37,12 @@ from compiler.frontend.schemas import (
     overload_name,
     writes_now,
 )
+from compiler.frontend.steps import Expansion, Made, Slot, Step
 from compiler.frontend.subscripts import NodeSubscripts
 from dialects.alias import ResultAlias, effects, results
 from dialects.calls import ValueForm, ValueFormData, ValueOutput
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
 from dialects.types import DYNAMIC, row_major
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A tensor in the structure a node returns."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class Made:
-    """A result of a step: fresh memory of `bytes` bytes, or (`source` >= 0) memory of that slot."""
-
-    form: Form
-    source: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Step:
-    """One operation to emit, of type `op`; `written` holds the slots it writes."""
-
-    properties: dict[str, Attribute]
-    operands: tuple[int, ...]
-    types: tuple[Attribute, ...]
-    made: tuple[Made, ...]
-    written: tuple[int, ...] = ()
-    op: type[Operation] = CallOp
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """What a node does: steps, the structure it returns, and the operands that become other handles (operand, slot)."""
-
-    steps: tuple[Step, ...]
-    output: Any
-    rebound: tuple[tuple[int, int], ...]
-    copied: bool = False
-    """The result is a copy where eager PyTorch has a view at a place known only at run time."""
-    tensors: tuple[torch.Tensor | None, ...] = ()
-    """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
 
 
 @dataclass
@@ -169,9 +130,9 @@ class Recorder(TorchDispatchMode):
             known = _without_writes(func, known)
         for tensor in _tensors((args, list(kwargs.values()))):
             self._ensure(tensor)
-        result = func(*args, **kwargs)
-        if isinstance(result, FakeTensor) and known.returns and known.returns[0] and not _writes(known):
-            result = _as_eager(func, args, kwargs, result)
+        result = eager_view(func, args, kwargs) if known.view else None
+        if result is None:
+            result = func(*args, **kwargs)
         self._record(func, known, args, kwargs, result)
         return result
 
@@ -199,7 +160,7 @@ class Recorder(TorchDispatchMode):
             data = constant_data(tensor)
         form = self.forms.get(tensor.dtype, tuple(tensor.shape), row_major(tensor.shape), 0, "")
         self._new_slot(tensor, form, memory)
-        self.steps.append(Step({"data": data}, (), (form.type,), (Made(form, -1, memory.bytes),), op=ConstantOp))
+        self.steps.append(Step({"data": data}, (), (Made(form, -1, memory.bytes),), op=ConstantOp))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = _tensors(result)
@@ -246,7 +207,7 @@ class Recorder(TorchDispatchMode):
         """The slot of a number known only at run time."""
         properties: dict[str, Attribute] = {"expression": StringAttr(str(value.node.expr))}
         form = self.forms.get(torch.int64, (), (), 0, "")  # a number has no geometry; its slot is never viewed
-        self.steps.append(Step(properties, (), (IndexType(),), (Made(form, -1, 0),), op=SymbolOp))
+        self.steps.append(Step(properties, (), (Made(form, -1, 0),), op=SymbolOp, types=(IndexType(),)))
         return self._new_slot(None, form, _Memory(0, 0))
 
     def _is_changed(self, tensor: torch.Tensor) -> bool:
@@ -270,7 +231,7 @@ class Recorder(TorchDispatchMode):
             if same >= 0:
                 entries.append(ResultAlias("same", same))
                 slot = call.operands[same]
-                made.append(Made(self._form[slot], slot, 0))
+                made.append(Made(None, slot, 0))
                 self._kept.append(out)
                 self._slot[id(out)] = slot
                 later.append((None, self._form[slot], self._memory_of[slot]))  # type: ignore[arg-type]
@@ -294,7 +255,7 @@ class Recorder(TorchDispatchMode):
             later.append((out, form, memory))
         for out, form, memory in later:
             self._new_slot(out, form, memory)
-        self._emit(overload_name(func), call, made, entries, _value_form(known, call), known.pointwise)
+        self._emit(known.name, call, made, entries, _value_form(known, call), known.pointwise)
 
     def _same(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> int:
         """The operand that a result is: the same object, or by the schema the operand it writes."""
@@ -454,9 +415,8 @@ class Recorder(TorchDispatchMode):
         if pointwise and call.writes:
             properties["pointwise"] = UnitAttr()
         written = tuple(call.operands[i] for i in call.writes)
-        types = tuple(m.form.type for m in made)
         op, properties = collective(name, properties) or (CallOp, properties)
-        self.steps.append(Step(properties, tuple(call.operands), types, tuple(made), written, op))
+        self.steps.append(Step(properties, tuple(call.operands), tuple(made), written, op))
 
     def _structure(self, out: Any) -> Any:
         if isinstance(out, torch.Tensor):
@@ -470,34 +430,6 @@ class Recorder(TorchDispatchMode):
         if isinstance(out, dict):
             return {name: self._structure(item) for name, item in out.items()}
         return out
-
-
-def _writes(known: Facts) -> bool:
-    return any(p.writes for p in known.parameters)
-
-
-def _as_eager(func: OpOverload, args: Any, kwargs: Any, result: FakeTensor) -> torch.Tensor:
-    """A view with the strides that eager PyTorch gives it.
-
-    Fake mode computes some views (`view`, `_unsafe_view`) by rules of its own, which give dimensions of size one other
-    strides; the kernels on meta tensors are those of eager mode.
-    """
-    if is_symbolic(result) or 1 not in result.shape:
-        return result
-
-    def bare(value: Any) -> Any:
-        if isinstance(value, FakeTensor):
-            window = (value.storage_offset(), tuple(value.shape), value.stride())
-            meta = torch.empty(0, dtype=value.dtype, device="meta").set_(value.untyped_storage(), *window)
-            meta = torch.ops.aten._conj.default(meta) if value.is_conj() else meta
-            return torch.ops.aten._neg_view.default(meta) if value.is_neg() else meta
-        return value
-
-    with _disable_current_modes():
-        view = func(*map(bare, args), **{name: bare(value) for name, value in kwargs.items()})
-        if view.stride() == result.stride() or view.shape != result.shape:
-            return result
-        return FakeTensor(result.fake_mode, view, result.device)
 
 
 def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:

@@ -88,6 +88,7 @@ class Facts:
         metadata: an in-place change of sizes, strides or storage (`t_`, `resize_`, `set_`).
         random: draws from a generator.
         pointwise: element i of what it writes depends on element i of its operands only.
+        view: gives views of its operands, and writes nothing.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Facts:
     metadata: bool
     random: bool
     pointwise: bool
+    view: bool
 
     @property
     def by_name(self) -> dict[str, Parameter]:
@@ -160,6 +162,7 @@ def facts(op: OpOverload) -> Facts:
         overload_name(op), tuple(parameters), returns, bool(silent), _twin(op, parameters),
         metadata, torch.Tag.nondeterministic_seeded in op.tags,
         torch.Tag.pointwise in op.tags or schema.name in UNTAGGED_POINTWISE,
+        bool(returns) and all(returns) and not any(p.writes for p in parameters),
     )  # fmt: skip
 
 
@@ -175,6 +178,7 @@ def composite(op: OpOverload) -> bool:
     return known and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
+@functools.cache
 def expands(op: OpOverload) -> bool:
     """Whether an operator is to be seen as the operators it is made of, where PyTorch has such an implementation:
     it writes or makes tensors in lists, or it writes and has no out-of-place twin (`polygamma_`)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import traceback
@@ -50,6 +51,15 @@ def node_source(node: fx.Node) -> Source | None:
     """Where the user's program made this node, or None when the graph does not say."""
     trace = node.meta.get("stack_trace")
     return innermost(trace) if isinstance(trace, str) else None
+
+
+def code_source(program: object) -> Source | None:
+    """Where a callable or the `forward` of a module is defined, or None."""
+    while isinstance(program, functools.partial):
+        program = program.func
+    method = program.forward if isinstance(program, torch.nn.Module) else program
+    code = getattr(method, "__code__", None) or getattr(getattr(type(program), "__call__", None), "__code__", None)
+    return Source(code.co_filename, code.co_firstlineno) if code is not None else None
 
 
 def traceback_source(error: BaseException) -> Source | None:

@@ -51,6 +51,7 @@ class Builder:
             "complex<f32>": ir.ComplexType.get(ir.F32Type.get()), "complex<f64>": ir.ComplexType.get(ir.F64Type.get()),
         }  # fmt: skip
         self._names = {kind: name for name, kind in self.elements.items()}
+        self._kinds: dict[ir.Type, tuple[str, tuple[int, ...]]] = {}
         self.tensor = functools.lru_cache(maxsize=None)(self._tensor)
         self._filled = functools.lru_cache(maxsize=None)(self._fill)
         self._repeated: dict[tuple[Any, ...], ir.Value] = {}
@@ -60,10 +61,17 @@ class Builder:
 
     def element(self, value: ir.Value) -> str:
         """MLIR spelling of the element type of a value."""
-        return self._names[ir.RankedTensorType(value.type).element_type]
+        return self._kind(value.type)[0]
 
     def shape(self, value: ir.Value) -> tuple[int, ...]:
-        return tuple(ir.RankedTensorType(value.type).shape)
+        return self._kind(value.type)[1]
+
+    def _kind(self, type_: ir.Type) -> tuple[str, tuple[int, ...]]:
+        found = self._kinds.get(type_)
+        if found is None:
+            ranked = ir.RankedTensorType(type_)
+            found = self._kinds[type_] = self._names[ranked.element_type], tuple(ranked.shape)
+        return found
 
     def once(self, key: tuple[Any, ...], emit: Callable[[], ir.Value]) -> ir.Value:
         """What `emit` gives, emitted once a block: the same position tensor is prepared for every layer's cache."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from compiler.analysis.memories import Memory
 from compiler.errors import UnsupportedError
 from compiler.locations import source_of
 from compiler.transforms.function_state import FunctionState, type_of_value
-from compiler.transforms.memory_state import Emitter
-from dialects.control import CondOp, ControlOp, ValueCondOp, ValueWhileOp, WhileOp, arguments_of, block_effects
+from compiler.transforms.memory_state import Emitter, Place
+from dialects.control import CondOp, ControlOp, ValueCondOp, ValueWhileOp, WhileOp, YieldOp, arguments_of, block_effects
 from dialects.fx import integer
 
-Sweep = Callable[[Sequence[Operation], FunctionState], None]
-"""Emits the value form of each op in front of it."""
+Sweep = Callable[[Iterable[Operation], FunctionState, Place], None]
+"""Emits the value form of each op, in order."""
 
 
 @dataclass(frozen=True)
@@ -51,68 +50,61 @@ def _touched(op: ControlOp, state: FunctionState, emitter: Emitter) -> _Touched:
 
 
 def _region_of_values(
-    op: ControlOp, block: Block, carried: int, touched: _Touched, outer: FunctionState, results: bool, sweep: Sweep
+    block: Block, carried: int, touched: _Touched, outer: FunctionState, results: bool, sweep: Sweep
 ) -> Region:
-    """The region over values: arguments are the carried values, then the touched memories' values.
+    """The region over values of a block over handles: arguments are the carried values, then the touched memories' values.
 
     It yields what the region over handles yields, and with `results` the new values of the written memories.
     Carried values come first, then written memories: with `results` of a loop both are carried from turn to turn.
     """
-    handles, old = list(block.args), list(block.ops)
-    given = [block.insert_arg(type_of_value(h), len(block.args)) for h in handles[:carried]]
-    values = [block.insert_arg(v.type, len(block.args)) for v in touched.values]
-    state = FunctionState(outer.memories, (), touched.memories, values)
-    last = old[-1]
-    start = Emitter(old[0])
-    for handle, value in zip(handles[:carried], given, strict=True):
+    handles, first, last = block.args[:carried], block.first_op, block.last_op
+    assert first is not None and last is not None
+    new = Block(arg_types=[*map(type_of_value, handles), *(value.type for value in touched.values)])
+    state = FunctionState(outer.memories, (), touched.memories, new.args[carried:])
+    start = Emitter(new.add_op, first.location)
+    for handle, value in zip(handles, new.args, strict=False):
         state.write(handle, value, start)
-    sweep(old, state)
-    emitter = Emitter(last)
+    sweep(block.ops, state, new.add_op)
+    emitter = Emitter(new.add_op, last.location)
     yielded = [state.read(value, emitter) for value in last.operands]
     if results:
         yielded += [state.state_of(memory).final(emitter) for memory in touched.written]
-    last.operands = yielded
-    for inner in reversed(old[:-1]):
-        block.erase_op(inner)
-    for handle in reversed(handles):
-        block.erase_arg(handle)
-    region = block.parent
-    assert region is not None
-    return op.detach_region(region)
+    new.add_op(YieldOp.create(operands=yielded, location=last.location))
+    return Region(new)
 
 
-class CondBecomesValueCond(RewritePattern):
+class CondBecomesValueCond:
     """The branches become functions of the memories they touch; what one of them writes is a result of both."""
 
     def __init__(self, state: FunctionState, sweep: Sweep):
         self.state, self.sweep = state, sweep
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CondOp, rewriter: PatternRewriter) -> None:
-        emitter, state = Emitter(op), self.state
+    def rewrite(self, op: CondOp, emitter: Emitter) -> None:
+        state = self.state
         predicate = state.read(op.predicate, emitter)
         touched = _touched(op, state, emitter)
         types = [*map(type_of_value, op.outs), *(v.type for v in touched.values[: len(touched.written)])]
         regions = [
-            _region_of_values(op, block, 0, touched, state, True, self.sweep) for block, *_ in list(arguments_of(op))
+            _region_of_values(block, 0, touched, state, True, self.sweep) for block, *_ in arguments_of(op)
         ]
         count = len(touched.written)
         properties: dict[str, Attribute] = {"updates": integer(count)} if count else {}
         operands = [predicate, *touched.values]
-        new = ValueCondOp.create(operands=operands, result_types=types, properties=properties, regions=regions)
+        new = ValueCondOp.create(
+            operands=operands, result_types=types, properties=properties, regions=regions, location=op.location
+        )
         emitter.place(new)
         _bind(op, list(new.results), touched, state, emitter)
 
 
-class WhileBecomesValueWhile(RewritePattern):
+class WhileBecomesValueWhile:
     """The loop carries the values of the memories it writes beside its own; those it only reads stay as they are."""
 
     def __init__(self, state: FunctionState, sweep: Sweep):
         self.state, self.sweep = state, sweep
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: WhileOp, rewriter: PatternRewriter) -> None:
-        emitter, state = Emitter(op), self.state
+    def rewrite(self, op: WhileOp, emitter: Emitter) -> None:
+        state = self.state
         initial = [state.read(value, emitter) for value in op.carried]
         touched = _touched(op, state, emitter)
         (condition, carried, _), (body, _, _) = list(arguments_of(op))
@@ -124,14 +116,15 @@ class WhileBecomesValueWhile(RewritePattern):
         carrying = [*initial, *touched.values[:count]]
         captures = touched.values[count:]
         regions = [
-            _region_of_values(op, condition, carried, touched, state, False, self.sweep),
-            _region_of_values(op, body, carried, touched, state, True, self.sweep),
+            _region_of_values(condition, carried, touched, state, False, self.sweep),
+            _region_of_values(body, carried, touched, state, True, self.sweep),
         ]
         new = ValueWhileOp.create(
             operands=[*carrying, *captures],
             result_types=[v.type for v in carrying],
             properties={"operandSegmentSizes": DenseArrayBase.from_list(i32, [len(carrying), len(captures)])},
             regions=regions,
+            location=op.location,
         )
         emitter.place(new)
         _bind(op, list(new.results), touched, state, emitter)

@@ -116,7 +116,7 @@ class _Decomposer:
             tensors = [r for r in pytree.tree_leaves(results) if isinstance(r, torch.Tensor)]
             return [r.clone(memory_format=torch.contiguous_format) for r in tensors]  # each in memory of its own
 
-        types = [cast(TensorType[Attribute], operand.type) for operand in op.args]
+        types = [cast("TensorType[Attribute]", operand.type) for operand in op.args]
         with torch.no_grad(), FakeTensorMode():
             stand_ins = [torch.empty(t.get_shape(), dtype=DTYPES[element_name(t.element_type)]) for t in types]
         try:

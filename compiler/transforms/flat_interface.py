@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from compiler.analysis.memories import Memory, memory_order
 from compiler.errors import CompileError, UnsupportedError
 from compiler.transforms.memory_state import Emitter, Key, MemoryState, canonical, element_of, shape_of
-from compiler.transforms.remove_dead_values import erase_dead_values
+from compiler.transforms.remove_dead_values import erase_dead
 from dialects.alias import AliasEntry, Binding, Bindings, OutputSource, Plan, Table
 from dialects.fx import ConstantOp
 from dialects.types import Geometry, element_name, row_major, value_type
@@ -69,7 +69,7 @@ class _Flattener:
         last = self.block.last_op
         if not isinstance(last, ReturnOp) or self.block.first_op is None:
             raise CompileError("the function has no return")
-        head, tail = Emitter(self.block.first_op), Emitter(last)
+        head, tail = Emitter.before(self.block.first_op), Emitter.before(last)
         old = list(self.block.args)
         self._new_block()
         for number, data in self.constants.items():
@@ -89,7 +89,7 @@ class _Flattener:
         self._require_written(outputs)
         last.operands = outputs
         self.function.body.erase_block(self.replaced)
-        erase_dead_values(self.function.body)
+        erase_dead([self.function])
         return self._finish(outputs)
 
     def _new_block(self) -> None:
@@ -204,7 +204,7 @@ class _Flattener:
         ]  # fmt: skip
         plan: list[OutputSource] = []
         for number, value in enumerate(outputs):
-            kind = cast(TensorType[Attribute], value.type)
+            kind = cast("TensorType[Attribute]", value.type)
             whole = Geometry(kind.get_shape(), row_major(kind.get_shape()), 0)
             plan.append(OutputSource("result", number, element_name(kind.element_type), whole))
         function = self.function

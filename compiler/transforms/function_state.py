@@ -43,13 +43,13 @@ class FunctionState:
     def key(self, handle: SSAValue) -> Key:
         found = self._keys.get(handle)
         if found is None:
-            shape = form(cast(MemRefType[Attribute], handle.type))
+            shape = form(cast("MemRefType[Attribute]", handle.type))
             found = self._keys[handle] = self.state(handle).key(shape.element, shape.window, shape.lazy)
         return found
 
     def window(self, handle: SSAValue) -> Geometry:
         """The window as the caller sees it: with the strides of dimensions of size one and of empty tensors."""
-        shape = form(cast(MemRefType[Attribute], handle.type))
+        shape = form(cast("MemRefType[Attribute]", handle.type))
         sizes, strides, offset = shape.window
         start = self.place(handle).memory.start // shape.size
         return Geometry(sizes, strides, 0 if 0 in sizes else offset - start)
@@ -64,13 +64,10 @@ class FunctionState:
 
 def _covers(memory: Memory, key: Key) -> bool:
     """Whether the window meets every byte of the memory exactly once."""
-    size = 1
-    for dim in memory.dims:
-        size *= dim
-    same_bytes = key.window.numel * ELEMENTS[key.element][1] == size * ELEMENTS[memory.element][1]
+    same_bytes = key.window.numel * ELEMENTS[key.element][1] == memory.bytes
     return same_bytes and key.window.offset == 0 and memory_order(key.window) is not None
 
 
 def type_of_value(handle: SSAValue) -> Attribute:
     """The type of the elements that a handle shows."""
-    return form(cast(MemRefType[Attribute], handle.type)).value
+    return form(cast("MemRefType[Attribute]", handle.type)).value

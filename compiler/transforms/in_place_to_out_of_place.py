@@ -11,16 +11,15 @@ that overlaps itself, a source that partly overlaps the destination), and ops wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from compiler.analysis.memories import analyze
 from compiler.analysis.regions import Region, Relation, coincide, region, relation, self_overlaps
@@ -28,9 +27,9 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
 from compiler.transforms.control_to_values import CondBecomesValueCond, WhileBecomesValueWhile
 from compiler.transforms.function_state import FunctionState, type_of_value
-from compiler.transforms.memory_state import Emitter, Key, same_width
+from compiler.transforms.memory_state import Emitter, Key, Place, same_width
 from compiler.transforms.overlapping_fill import MASKED_FILLS, fill_overlapping
-from compiler.transforms.remove_dead_values import erase_dead_values
+from compiler.transforms.remove_dead_values import erase_dead
 from dialects.alias import AliasEntry, Binding, Bindings, Effects, OutputSource, Plan, Table
 from dialects.calls import HandleCall
 from dialects.control import CondOp, WhileOp, YieldOp
@@ -44,34 +43,30 @@ def _region(key: Key) -> Region:
     return found
 
 
-class ConstantBecomesValue(RewritePattern):
+class ConstantBecomesValue:
     """Constant memory starts with a constant value."""
 
     def __init__(self, state: FunctionState):
         self.state = state
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ConstantOp, rewriter: PatternRewriter) -> None:
-        emitter = Emitter(op)
+    def rewrite(self, op: ConstantOp, emitter: Emitter) -> None:
         value = emitter.emit(ConstantOp, [], [type_of_value(op.value)], {"data": op.data}).results[0]
         self.state.write(op.value, value, emitter)
 
 
-class CallBecomesValueCall(RewritePattern):
+class CallBecomesValueCall:
     """A call reads the newest windows, runs its out-of-place twin, and its writes become the newest windows."""
 
     def __init__(self, state: FunctionState):
         self.state = state
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: HandleCall, rewriter: PatternRewriter) -> None:
+    def rewrite(self, op: HandleCall, emitter: Emitter) -> None:
         accesses = op.effects.data or ()
         if not accesses and all(alias.kind in ("same", "view") for alias in op.aliases.data):
             if op.aliases.data:
                 return  # a view: nothing but a window
         writes = tuple(a.operand for a in accesses if a.kind == "write")
         reads = {a.operand for a in accesses if a.kind == "read"}
-        emitter = Emitter(op)
         if self._is_overlapping_fill(op):
             self._fill_overlapping(op, emitter)
             return
@@ -92,7 +87,7 @@ class CallBecomesValueCall(RewritePattern):
 
     def _placeholder(self, handle: SSAValue, emitter: Emitter) -> SSAValue:
         """An operand whose elements nobody looks at: any value of its shape, so that nothing waits for the old one."""
-        shape = form(cast(MemRefType[Attribute], handle.type))
+        shape = form(cast("MemRefType[Attribute]", handle.type))
         return emitter.empty(shape.element, shape.window.sizes)
 
     def _call_twin(self, op: HandleCall, operands: list[SSAValue], emitter: Emitter) -> None:
@@ -174,7 +169,7 @@ class CallBecomesValueCall(RewritePattern):
 
 def _uniform(op: HandleCall, reads: set[int]) -> bool:
     """Whether every element written gets one and the same value: nothing but single elements is read."""
-    return all(cast(MemRefType[Attribute], op.args[r].type).element_count() == 1 for r in reads)
+    return all(cast("MemRefType[Attribute]", op.args[r].type).element_count() == 1 for r in reads)
 
 
 def _coincide(written: Key, read: Key) -> bool:
@@ -200,15 +195,13 @@ def _refusal(op: Operation, message: str) -> UnsupportedError:
     )  # fmt: skip
 
 
-class ReturnGivesResults(RewritePattern):
+class ReturnGivesResults:
     """Returns the memory of fresh outputs, then the final value of every written parameter."""
 
     def __init__(self, state: FunctionState):
         self.state = state
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ReturnOp, rewriter: PatternRewriter) -> None:
-        emitter = Emitter(op)
+    def rewrite(self, op: ReturnOp, emitter: Emitter) -> None:
         state = self.state
         results: list[SSAValue] = []
         number_of: dict[int, int] = {}
@@ -231,7 +224,7 @@ class ReturnGivesResults(RewritePattern):
             if memory.written and 0 not in memory.dims:
                 state.table.append((len(results), memory))
                 results.append(state.states[id(memory)].final(emitter))
-        op.operands = results
+        emitter.emit(ReturnOp, results, [])
 
 
 @dataclass(frozen=True)
@@ -257,39 +250,34 @@ def make_out_of_place(function: FuncOp, *, carriers: bool = True) -> None:
     if not any(isinstance(a.type, MemRefType) for a in block.args) and "alias.plan" in function.attributes:
         return  # already values
     memories = analyze(function, carriers=carriers)
-    handles = list(block.args)
-    old = list(block.ops)
     # The parameters stand in a block of their own until it is known which of them are used.
-    values = list(Block(arg_types=[value_type(m.element, m.dims) for m in memories.parameters]).args)
-    state = FunctionState(memories, handles, memories.parameters, values)
-    sweep(old, state)
-    for op in reversed(old):
-        if not isinstance(op, ReturnOp):
-            block.erase_op(op)
-    erase_dead_values(function.body)
-    _finish(function, block, values, state)
+    values = Block(arg_types=[value_type(m.element, m.dims) for m in memories.parameters]).args
+    state = FunctionState(memories, block.args, memories.parameters, values)
+    emitted: list[Operation] = []
+    sweep(block.ops, state, emitted.append)
+    _finish(function, erase_dead(emitted), values, state)
 
 
-def sweep(ops: Sequence[Operation], state: FunctionState) -> None:
-    """Emit the value form of each op in front of it."""
-    patterns: dict[type[Operation], RewritePattern] = {
-        ConstantOp: ConstantBecomesValue(state),
-        CondOp: CondBecomesValueCond(state, sweep),
-        WhileOp: WhileBecomesValueWhile(state, sweep),
-        ReturnOp: ReturnGivesResults(state),
+def sweep(ops: Iterable[Operation], state: FunctionState, place: Place) -> None:
+    """Emit the value form of each op."""
+    rewrites: dict[type[Operation], Callable[[Any, Emitter], None]] = {
+        ConstantOp: ConstantBecomesValue(state).rewrite,
+        CondOp: CondBecomesValueCond(state, sweep).rewrite,
+        WhileOp: WhileBecomesValueWhile(state, sweep).rewrite,
+        ReturnOp: ReturnGivesResults(state).rewrite,
     }
-    calls = CallBecomesValueCall(state)
+    rewrite_call = CallBecomesValueCall(state).rewrite
     for op in ops:
-        pattern = calls if isinstance(op, HandleCall) else patterns.get(type(op))
-        if pattern is not None:
-            pattern.match_and_rewrite(op, PatternRewriter(op))
+        rewrite = rewrite_call if isinstance(op, HandleCall) else rewrites.get(type(op))
+        if rewrite is not None:
+            rewrite(op, Emitter(place, op.location))
         elif not isinstance(op, SymbolOp | YieldOp):
             location, node = source_of(op)
             raise CompileError(f"{op.name} has no out-of-place form", location=location, node=node)
 
 
-def _finish(function: FuncOp, old: Block, values: Sequence[SSAValue], state: FunctionState) -> None:
-    """A block whose arguments are the used parameters; bindings, table and plan on the function."""
+def _finish(function: FuncOp, ops: Sequence[Operation], values: Sequence[SSAValue], state: FunctionState) -> None:
+    """A block of `ops` whose arguments are the used parameters; bindings, table and plan on the function."""
     written = {id(memory) for _, memory in state.table}
     used = [
         (memory, value)
@@ -298,13 +286,10 @@ def _finish(function: FuncOp, old: Block, values: Sequence[SSAValue], state: Fun
     ]
     numbers = {id(memory): number for number, (memory, _) in enumerate(used)}
     bindings = _bindings(function, state, numbers)
-    block = Block(arg_types=[value.type for _, value in used])
+    block = Block(ops, arg_types=[value.type for _, value in used])
     for (_, value), parameter in zip(used, block.args, strict=True):
         value.replace_all_uses_with(parameter)
-    for op in list(old.ops):
-        op.detach()
-        block.add_op(op)
-    function.body.detach_block(old)
+    function.body.detach_block(function.body.block)
     function.body.add_block(block)
     function.attributes["alias.bindings"] = Bindings(bindings)
     function.attributes["alias.table"] = Table(tuple(AliasEntry(k, numbers[id(m)]) for k, m in state.table))

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, LocationAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from compiler.analysis.memories import Memory
 from dialects.alias import Window
 from dialects.fx import EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import ELEMENTS, Geometry, element_name, row_major, value_type
+
+
+Place = Callable[[Operation], None]
+"""Takes a new op to where it belongs: behind those before it."""
 
 
 class Key(NamedTuple):
@@ -33,6 +38,7 @@ def window_attribute(window: Geometry) -> Window:
     return Window(window)
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def canonical(window: Geometry) -> Geometry:
     """Equal windows compare equal: strides of dimensions of size one say nothing."""
     if 0 in window.sizes:
@@ -45,10 +51,17 @@ def canonical(window: Geometry) -> Geometry:
 
 
 class Emitter:
-    """Creates value ops in front of `point`, with the location of the op being rewritten."""
+    """Creates value ops with the location of the op being rewritten, and hands each to `place`."""
 
-    def __init__(self, op: Operation):
-        self.point = op
+    def __init__(self, place: Place, location: LocationAttr):
+        self.place, self.location = place, location
+
+    @classmethod
+    def before(cls, op: Operation) -> Emitter:
+        """In front of an op, with its location."""
+        block = op.parent
+        assert block is not None
+        return cls(lambda new: block.insert_op_before(new, op), op.location)
 
     def emit(
         self,
@@ -57,13 +70,10 @@ class Emitter:
         types: list[Attribute],
         properties: dict[str, Attribute] | None = None,
     ) -> Operation:
-        return self.place(kind.create(operands=operands, result_types=types, properties=properties or {}))
-
-    def place(self, op: Operation) -> Operation:
-        op.location = self.point.location
-        block = self.point.parent
-        assert block is not None
-        block.insert_op_before(op, self.point)
+        op = kind.create(
+            operands=operands, result_types=types, properties=properties or {}, location=self.location
+        )
+        self.place(op)
         return op
 
     def unary(self, target: str, value: SSAValue) -> SSAValue:

@@ -6,11 +6,12 @@ writes, that has unknown effects, or that has no result (an assertion) stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, Region
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
@@ -29,19 +30,25 @@ def _changes_nothing(op: Operation, pure: dict[type[Operation], bool]) -> bool:
     return pure[kind]
 
 
-def erase_dead_values(region: Region, pure: dict[type[Operation], bool] | None = None) -> None:
-    """One walk from the end, so that a chain of dead operations goes at once. `pure` remembers what op types are."""
+def erase_dead(ops: Sequence[Operation], pure: dict[type[Operation], bool] | None = None) -> list[Operation]:
+    """Erase the dead operations among `ops` and inside them; the others, in order.
+
+    One walk from the end, so that a chain of dead operations goes at once. `pure` remembers what op types are.
+    """
     pure = {} if pure is None else pure
-    for block in region.blocks:
-        op = block.last_op
-        while op is not None:
-            before = op.prev_op
-            if _changes_nothing(op, pure) and all(result.first_use is None for result in op.results):
-                block.erase_op(op)
-            else:
-                for inner in op.regions:
-                    erase_dead_values(inner, pure)
-            op = before
+    live: list[Operation] = []
+    for op in reversed(ops):
+        if _changes_nothing(op, pure) and all(result.first_use is None for result in op.results):
+            if op.parent is not None:
+                op.detach()
+            op.erase()
+            continue
+        live.append(op)
+        for region in op.regions:
+            for block in region.blocks:
+                erase_dead(list(block.ops), pure)
+    live.reverse()
+    return live
 
 
 @dataclass(frozen=True)
@@ -49,5 +56,4 @@ class RemoveDeadValues(ModulePass):
     name = "remove-dead-values"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for region in op.regions:
-            erase_dead_values(region)
+        erase_dead([op])

@@ -45,7 +45,7 @@ def _rewrite(op: ValueCallOp, parts: dict[SSAValue, _Part]) -> None:
     window = _slice(sizes, row_major(sizes), 0, op.arguments.data)
     if window is None or element_of(into) != element_of(source) or shape_of(source) != window.sizes:
         return
-    emitter, result = Emitter(op), op.outs[0]
+    emitter, result = Emitter.before(op), op.outs[0]
     base, outer = _whole(into), parts.get(source)
     if outer is not None and outer.base is base and outer.window == canonical(window):
         source, window = outer.source, outer.inside

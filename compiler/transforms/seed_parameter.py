@@ -42,10 +42,10 @@ def add_seed_parameter(function: FuncOp) -> int | None:
     if not isinstance(last, ReturnOp) or block.first_op is None:
         raise CompileError("the function has no return")
     old = block.args[gone]
-    emitter = Emitter(block.first_op)
+    emitter = Emitter.before(block.first_op)
     seed = block.insert_arg(value_type("i64", ()), len(block.args))
     seed.name_hint = "rng_seed"
-    kind = cast(TensorType[Attribute], old.type)
+    kind = cast("TensorType[Attribute]", old.type)
     zeros = DenseIntOrFPElementsAttr.from_list(kind, [0, 0])  # type: ignore[arg-type]
     start = emitter.emit(ConstantOp, [], [kind], {"data": zeros}).results[0]
     old.replace_all_uses_with(emitter.insert(seed, start, _SCALAR, (2,)))

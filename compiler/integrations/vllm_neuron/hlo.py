@@ -144,7 +144,7 @@ def convert(
 
 def _refuse_sharing(host: HostProgram, written: Iterable[int]) -> None:
     """The pure graph has a value for each input; where one is written that has bytes of another, both would change."""
-    extents = [form(cast(MemRefType[Attribute], value.type)).extent for value in host.function.body.block.args]
+    extents = [form(cast("MemRefType[Attribute]", value.type)).extent for value in host.function.body.block.args]
     roots = [cast(Root, attributes.data["alias.root"]).data.id for attributes in host.function.arg_attrs or ()]
     positions = set(map(int, written))
     for argument, (low, high) in enumerate(extents):

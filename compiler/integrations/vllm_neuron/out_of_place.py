@@ -84,7 +84,7 @@ class _Rewrite:
     def graph(self) -> fx.Graph:
         host, new = self.host, self.new
         inputs = {node: new.node_copy(node) for node in host.placeholders}
-        types = [cast(TensorType[Attribute], t) for t in host.function.function_type.inputs.data]
+        types = [cast("TensorType[Attribute]", t) for t in host.function.function_type.inputs.data]
         self.arguments: list[fx.Node] = []
         for number, node in enumerate(host.inputs):
             self.arguments.append(

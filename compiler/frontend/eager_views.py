@@ -1,0 +1,49 @@
+"""Views with the strides that eager PyTorch gives them.
+
+Fake mode computes some views (`view`, `_unsafe_view`) by rules of its own, which give dimensions of size one other
+strides; the kernels on meta tensors are those of eager mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from compiler.frontend.forms import is_symbolic
+
+
+def eager_view(op: OpOverload, args: Any, kwargs: Any) -> Any:
+    """The views that `op` makes of fake tensors.
+
+    None where only fake mode knows: sizes known at run time, and tensors whose elements it keeps.
+    """
+    leaves = pytree.tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not tensors or any(isinstance(leaf, torch.SymInt) for leaf in leaves):
+        return None
+    if not all(isinstance(t, FakeTensor) and t.constant is None and not is_symbolic(t) for t in tensors):
+        return None
+    mode, device = tensors[0].fake_mode, tensors[0].fake_device  # type: ignore[attr-defined]
+
+    def fake(view: torch.Tensor) -> FakeTensor:
+        return FakeTensor(mode, view, device)
+
+    with _disable_current_modes():
+        args, kwargs = pytree.tree_map_only(FakeTensor, _bare, (args, kwargs))
+        return pytree.tree_map_only(torch.Tensor, fake, op(*args, **kwargs))
+
+
+def _bare(tensor: FakeTensor) -> torch.Tensor:
+    """The meta tensor on the same storage."""
+    window = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+    meta = torch.empty(0, dtype=tensor.dtype, device="meta").set_(tensor.untyped_storage(), *window)
+    meta = torch.ops.aten._conj.default(meta) if tensor.is_conj() else meta
+    return torch.ops.aten._neg_view.default(meta) if tensor.is_neg() else meta
+
+
+__all__ = ["eager_view"]
