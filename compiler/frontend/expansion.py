@@ -104,7 +104,9 @@ class Expander:
         self.hits += 1
         return known, operands
 
-    def _observe_alone(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, operands: list[Handle]) -> Expansion:
+    def _observe_alone(
+        self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, operands: list[Handle]
+    ) -> Expansion:
         """With tensors of its own, which no other node has seen; but the state of the generator keeps its geometry."""
         return self._observe(target, run, args, kwargs, operands, {id(self.stream): self._fake_stream}, {})
 
