@@ -127,10 +127,20 @@ class _Run:
 
         context = make_context(options.allow_unregistered_dialect)
         validator = self.validator(module, examples) if options.validate else None
-        checked = None if validator is None else lambda each, result: validator.apply(
-            each.name, result, lambda m: each.apply(context, m)
-        )  # fmt: skip
-        pipeline.run(context, module, after, checked)
+
+        def apply(each: ModulePass, result: ModuleOp) -> None:
+            if validator is not None:
+                validator.apply(each.name, result, lambda m: each.apply(context, m))
+            elif has_handles(result):
+                from compiler.analysis.table_verifier import verify_tables
+
+                before = result.clone()
+                each.apply(context, result)
+                verify_tables(before, result)
+            else:
+                each.apply(context, result)
+
+        pipeline.run(context, module, after, apply)
         if pipeline.passes and not options.verify_each:
             with self.timed("verify"):
                 verify(module)

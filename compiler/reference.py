@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from compiler.errors import CompileError
+from compiler.errors import CompileError, ValidationError
+from compiler.locations import source_of
 from compiler.torch_types import DTYPES, overload, python_argument
 from dialects.alias import Binding, Bindings, OutputSource, Plan, Table
 from dialects.calls import HandleCall, OperatorCall, ValueCall
@@ -54,7 +55,12 @@ def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = Non
         operands = [values[v] for v in op.operands]
         if isinstance(op, HandleCall):
             done = watch(op, operands) if watch is not None else None
-            results = _flat(_call(op, operands), len(op.outs))
+            memory = [(n, t.untyped_storage()) for n, t in enumerate(operands) if isinstance(t, torch.Tensor)]
+            sizes = [storage.nbytes() for _, storage in memory]
+            results = _flat(_call(op, operands), op.outs)
+            for (n, storage), size in zip(memory, sizes, strict=True):
+                if storage.nbytes() < size:
+                    raise _shrunk(op, n, storage.nbytes())
             if done is not None:
                 done(results)
             for value, alias, result in zip(op.outs, op.aliases.data, results, strict=True):
@@ -69,6 +75,18 @@ def _run_block(block: Block, arguments: Sequence[Any], watch: Watch | None = Non
         else:
             raise CompileError(f"{op.name} cannot be run in eager PyTorch")
     raise CompileError("a block has no terminator")
+
+
+def _shrunk(op: HandleCall, operand: int, size: int) -> ValidationError:
+    """Other handles still point there, and PyTorch reads through them what is no memory of the process any more."""
+    location, node = source_of(op)
+    return ValidationError(
+        f"{op.target.data} shrinks the storage of operand {operand} to {size} bytes, which no schema can declare",
+        pass_name="import",
+        location=location,
+        node=node,
+        hint="leave storages as large as they are; the compiler frees what is not used any more",
+    )
 
 
 def _branch(op: CondOp, operands: Sequence[Any]) -> Tensors:
@@ -105,15 +123,16 @@ def run_values(
     function = entry(module)
     bindings = cast(Bindings, function.attributes["alias.bindings"]).data
     types = [cast("TensorType[Attribute]", a.type) for a in function.body.block.args]
-    parameters = [_parameter(number, kind, bindings, arguments) for number, kind in enumerate(types)]
+    bound: dict[int, list[int]] = {}
+    for number, binding in enumerate(bindings):
+        bound.setdefault(binding.parameter, []).append(number)
+    parameters = [_parameter(number, kind, bound, bindings, arguments) for number, kind in enumerate(types)]
     with torch.no_grad():
         results = (run or compute)(function, [p.clone() for p in parameters])
         for output, parameter in cast(Table, function.attributes["alias.table"]).data:
-            memory = _parameter(parameter, types[parameter], bindings, arguments)
-            memory.copy_(results[output])
-            for binding, argument in zip(bindings, arguments, strict=True):
-                if binding.parameter == parameter:
-                    torch.autograd.graph.increment_version(argument)
+            parameters[parameter].copy_(results[output])
+            for number in bound[parameter]:
+                torch.autograd.graph.increment_version(arguments[number])
         outputs: Tensors = []
         for source in cast(Plan, function.attributes["alias.plan"]).data:
             outputs.append(_rebuild(source, outputs, results, bindings, arguments))
@@ -151,13 +170,13 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             written, overwritten = op.writes.writes() if op.writes is not None else (), op.overwritten
             operands = [t.clone() if n in overwritten else t for n, t in enumerate(operands)]
             own = len(op.outs) - len(written or ())
-            results = _flat(_call(op, operands), own)
+            results = _flat(_call(op, operands), op.outs[:own])
             return [r.resolve_conj().resolve_neg() for r in results] + [operands[n] for n in written or ()]
         case ExtractOp():
             return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
         case InsertOp():
             kind = cast("TensorType[Attribute]", op.result.type)
-            base = operands[1].clone() if len(operands) > 1 else torch.empty(kind.get_shape(), dtype=operands[0].dtype)
+            base = operands[1].clone() if len(operands) > 1 else torch.zeros(kind.get_shape(), dtype=operands[0].dtype)
             base, window = base.contiguous(), op.window.data
             # By position, because a window may meet one element several times, always with the same value then.
             places = torch.arange(base.numel()).as_strided(window.sizes, window.strides, window.offset)
@@ -192,12 +211,22 @@ def _call(op: OperatorCall, operands: Sequence[Any]) -> Any:
     return overload(op.target.data)(*(python_argument(a, operands) for a in arguments), **named)
 
 
-def _flat(results: Any, count: int) -> Tensors:
+def _flat(results: Any, places: Sequence[SSAValue]) -> Tensors:
     """The tensors an operator gave, lists flattened; an operator that returns nothing gives none."""
     if isinstance(results, torch.Tensor):
         return [results]
     flat = [r for part in results or () for r in (part if isinstance(part, list | tuple) else [part])]
-    return [r for r in flat if isinstance(r, torch.Tensor)][:count]
+    tensors = [r for r in flat if isinstance(r, torch.Tensor)][: len(places)]
+    if (
+        len(tensors) < len(places) <= len(flat)
+    ):  # outside of training some kernels leave results out that fake ones give
+        return [_none(place) if r is None else r for r, place in zip(flat, places, strict=False)]
+    return tensors
+
+
+def _none(place: SSAValue) -> torch.Tensor:
+    kind = cast(MemRefType[Attribute] | TensorType[Attribute], place.type)
+    return torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])
 
 
 def constant_tensor(op: ConstantOp) -> torch.Tensor:
@@ -220,18 +249,21 @@ def constant_tensor(op: ConstantOp) -> torch.Tensor:
 
 
 def _parameter(
-    number: int, kind: TensorType[Attribute], bindings: Sequence[Binding], arguments: Sequence[torch.Tensor]
+    number: int,
+    kind: TensorType[Attribute],
+    bound: dict[int, list[int]],
+    bindings: Sequence[Binding],
+    arguments: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     """The memory of one parameter, through the first argument bound to it."""
+    if number not in bound:
+        raise CompileError(f"no argument is bound to parameter {number}")
     dtype = DTYPES[element_name(kind.element_type)]
-    for binding, argument in zip(bindings, arguments, strict=True):
-        if binding.parameter == number:
-            size = argument.element_size()
-            start = (argument.storage_offset() - binding.geometry.offset) * size
-            count = math.prod(kind.get_shape()) * dtype.itemsize
-            raw = torch.empty(0, dtype=torch.uint8).set_(argument.untyped_storage())
-            return raw[start : start + count].view(dtype).view(kind.get_shape())
-    raise CompileError(f"no argument is bound to parameter {number}")
+    binding, argument = bindings[bound[number][0]], arguments[bound[number][0]]
+    start = (argument.storage_offset() - binding.geometry.offset) * argument.element_size()
+    count = math.prod(kind.get_shape()) * dtype.itemsize
+    raw = torch.empty(0, dtype=torch.uint8).set_(argument.untyped_storage())
+    return raw[start : start + count].view(dtype).view(kind.get_shape())
 
 
 def _resolved(argument: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,8 @@
 It holds afterwards that every operand is defined before its use and in scope, that use lists and parent
 pointers agree with the operations, that symbols are unique and found, that every block ends with
 its terminator, that every operation meets its own rules, and that what a function says about memory
-(roots, alias table, output plan) fits its types.
+(roots, alias table, output plan) fits its types. A function of values that names the program over handles it stands
+for (`alias.program = @program`) has its tables proved.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from compiler.locations import node_name, place_of
 from compiler.memory_rules import Storages, verify_signature
 from dialects.calls import HandleCall
 from dialects.traits import RulesOfTypes
+
+PROGRAM = "alias.program"
+"""Attribute of a function of values: the function over handles that it stands for."""
 
 
 def verify(module: ModuleOp) -> None:
@@ -48,6 +52,9 @@ class _Verifier:
         # Rules of operations walk through the structure themselves: only now that it is sound.
         for op in self.order:
             self.rules(op)
+        for op in self.order:
+            if isinstance(op, FuncOp) and PROGRAM in op.attributes:
+                self.tables(op, module)
 
     def traits_of(self, op: Operation) -> tuple[bool, bool, bool]:
         """(terminates a block, hides the values around it, its blocks need a terminator)."""
@@ -149,6 +156,23 @@ class _Verifier:
             op = op.next_op
         # What a region defines is out of scope after it.
         scope.difference_update(added)
+
+    def tables(self, values: FuncOp, module: ModuleOp) -> None:
+        """What a function of values says about memory is what the program does that it names."""
+        from compiler.analysis.table_verifier import verify_function
+
+        reference = values.attributes[PROGRAM]
+        if not isinstance(reference, SymbolRefAttr):
+            fail(values, f"`{PROGRAM}` is the name of a function: @program")
+        handles = self.symbols.get(module, {}).get(reference.root_reference.data)
+        if not isinstance(handles, FuncOp) or "alias.plan" in handles.attributes:
+            fail(values, f"`{PROGRAM}` names @{reference.root_reference.data}, which is no function over handles")
+        try:
+            proved = verify_function(handles, values)
+        except CompileError as error:
+            fail(values, error.message)
+        if not proved:
+            fail(values, "nobody can prove its tables: it writes an element twice, or memory in too many pieces")
 
     def symbol(self, op: Operation, name: str, reference: SymbolRefAttr, tables: tuple[Operation, ...]) -> None:
         found = self.symbols.get(tables[-1], {}).get(reference.root_reference.data)

@@ -38,7 +38,7 @@ class Memory:
         arguments: numbers of the original arguments that live here; empty for memory the program allocates.
         start: first byte, counted from the start of the root.
         element: element type of its value. `dims`: shape of its value, in memory order. `bytes`: size of its value.
-        lowest, highest: byte extent of all handles seen so far.
+        lowest, highest: byte extent of all handles seen so far. `widest`: bytes of an element of the widest of them.
         around: the first op that writes bytes of it which are no elements of its arguments.
     """
 
@@ -50,11 +50,21 @@ class Memory:
     written: bool = False
     lowest: int = 1 << 62
     highest: int = 0
+    widest: int = 1
     around: Operation | None = None
 
-    def touch(self, extent: tuple[int, int]) -> None:
+    def touch(self, shape: Form) -> None:
+        self._join(shape.extent, shape.size)
+
+    def join(self, other: Memory) -> None:
+        """Take over the handles of another memory of the same root."""
+        self._join((other.lowest, other.highest), other.widest)
+        self.written |= other.written
+
+    def _join(self, extent: tuple[int, int], width: int) -> None:
         if extent[0] < extent[1]:
             self.lowest, self.highest = min(self.lowest, extent[0]), max(self.highest, extent[1])
+            self.widest = max(self.widest, width)
 
 
 class Place(NamedTuple):
@@ -116,10 +126,10 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
         roots.setdefault(root.data.id, []).append(number)
         sizes[root.data.id] = root.data.bytes
         memory = Memory((number,))
-        own = _form(argument).extent
+        own = _form(argument)
         memory.touch(own)
-        if own[1] > root.data.bytes:
-            raise CompileError(f"argument {number} reaches byte {own[1]} of a root of {root.data.bytes} bytes")
+        if own.extent[1] > root.data.bytes:
+            raise CompileError(f"argument {number} reaches byte {own.extent[1]} of a root of {root.data.bytes} bytes")
         result.places[argument] = Place(memory, number, argument)
 
     shared = {number: group for group in roots.values() if len(group) > 1 for number in group}
@@ -192,7 +202,8 @@ def _place_results(
         result.places[operands[operand]].memory.written = True
         result.writes.append((op, operands[operand]))
     for alias, value in zip(op.aliases.data, op.results, strict=True):
-        reach = _form(value).extent
+        shape = _form(value)
+        reach = shape.extent
         if alias.kind == "fresh":
             place = Place(Memory(), -1, value)
         elif alias.kind == "may":
@@ -214,7 +225,7 @@ def _place_results(
                     )  # fmt: skip
                 if reach[0] < own[place.argument][0] or reach[1] > own[place.argument][1]:
                     merged.add(place.argument)
-        place.memory.touch(reach)
+        place.memory.touch(shape)
         result.places[value] = place
 
 
@@ -240,7 +251,7 @@ def _place_regions(
 
 def _place_fresh(value: SSAValue, result: Memories) -> None:
     memory = Memory()
-    memory.touch(_form(value).extent)
+    memory.touch(_form(value))
     result.places[value] = Place(memory, -1, value)
 
 
@@ -254,8 +265,7 @@ def _merge(result: Memories, arguments: Sequence[SSAValue], shared: dict[int, li
         union = Memory(tuple(group))
         for other in group:
             old = result.places[arguments[other]].memory
-            union.touch((old.lowest, old.highest))
-            union.written |= old.written
+            union.join(old)
             replaced[id(old)] = union
     if not replaced:
         return
@@ -304,15 +314,16 @@ def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, ca
 def _shape(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
     owners = [arguments[number] for number in memory.arguments] or [origin]
     elements = {_form(o).element for o in owners}
-    widths = [ELEMENTS[e][1] for e in elements]
-    element = min(elements, key=lambda e: (ELEMENTS[e][1], e == "i1", e)) if len(elements) > 1 else next(iter(elements))
+    element = min(elements, key=lambda e: (ELEMENTS[e][1], e == "i1", e))
+    if element == "i1" and len(elements) > 1:
+        element = "ui8"  # the others' bytes have more bits than a bool keeps
     if memory.arguments and memory.written and carriers:
         element = CARRIERS.get(element, element)
     size = ELEMENTS[element][1]
     low, high = (memory.lowest, memory.highest) if memory.highest else (0, 0)
     if not memory.arguments:
         low = 0
-    memory.start = low // max(widths) * max(widths)
+    memory.start = low // memory.widest * memory.widest  # so that every handle begins at a whole element of its own
     memory.element = element
     for owner in owners:  # the shape of the first handle that is all of it
         shape = _form(owner)

@@ -6,6 +6,7 @@ storages as the real ones do; a graph that exists already is taken as it is, nev
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from torch._export.utils import _compiling_state_context
 from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
@@ -30,9 +31,9 @@ from compiler.frontend.lifting import GRADIENTS, Lifting, held_tensors
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.pt2 import load_exported
 from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
-from compiler.frontend.sources import keep_user_frames, traceback_source
+from compiler.frontend.sources import code_source, keep_user_frames, node_source, traceback_source
 from compiler.frontend.subscripts import Subscripts
-from compiler.frontend.surroundings import Attributes, is_constant, links, plain_values
+from compiler.frontend.surroundings import Attributes, Reached, is_constant, links, plain_values
 from compiler.program import Assumptions, Leaf
 
 
@@ -162,7 +163,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
         subscripts = Subscripts(proxies.tracer.graph)
-        with _Substituted(owner, state, tensors[: len(state)]) as substituted:
+        made_at = functools.partial(_made_at, proxies.tracer)
+        with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
             with Lifting(proxies, inputs, tensors), subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
@@ -187,7 +189,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                         f"the call returns a {type(value).__qualname__}",
                         hint="return tensors, numbers and strings, in lists, dicts and tuples",
                     )
-            for name, value in substituted.rebound().items():
+            for name, value in substituted.rebound(made_at).items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
             subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
@@ -202,7 +204,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     except CompileError as error:
         if error.location or type(error) not in (CompileError, UnsupportedError):
             raise
-        where = str(traceback_source(error) or "")
+        where = str(traceback_source(error) or code_source(program) or "")
         raise type(error)(error.message, location=where, node=error.node, hint=error.hint) from error
     except Exception as error:
         raise _trace_error(error) from error
@@ -223,7 +225,9 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def _trace_error(error: Exception) -> CompileError:
     where = str(traceback_source(error) or "")
     kind = type(error).__name__
-    if kind in ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"):
+    data_dependent = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+    # The last is a composite operator that reads its operand in C++, as tensor_split does its tensor of sections.
+    if kind in data_dependent or (isinstance(error, RuntimeError) and "data is not allocated yet" in str(error)):
         return UnsupportedError(
             "the program takes a Python value or a shape from the data of a tensor", location=where,
             hint="keep it a tensor: torch.where, index_copy_, masked_fill",
@@ -278,12 +282,24 @@ def _state(owner: torch.nn.Module) -> Iterator[_Slot]:
     yield from found.values()
 
 
-class _Substituted:
-    """The module with its tensors replaced for one traced call; on exit it is as it was."""
+def _made_at(tracer: Any, value: object) -> str:
+    """The user's line of the operator that made the first tensor in a traced value; "" where none did."""
+    for leaf in pytree.tree_leaves(value):
+        slot = get_proxy_slot(leaf, tracer, None) if isinstance(leaf, torch.Tensor) else None
+        if slot is not None and (source := node_source(slot.proxy.node)) is not None:
+            return str(source)
+    return ""
 
-    def __init__(self, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]) -> None:
+
+class _Substituted:
+    """The module with its tensors replaced for one traced call; on exit it, and what the program reaches, is as it was."""
+
+    def __init__(
+        self, program: Any, owner: torch.nn.Module | None, state: Sequence[_Slot], tensors: Sequence[torch.Tensor]
+    ) -> None:
         self._owner, self._state, self._tensors = owner, state, tensors
         self._attributes = Attributes(owner)
+        self._reached = Reached(program, owner)
 
     def __enter__(self) -> _Substituted:
         for slot, tensor in zip(self._state, self._tensors, strict=True):
@@ -295,9 +311,10 @@ class _Substituted:
         self._substituted = Attributes(self._owner)
         return self
 
-    def rebound(self) -> dict[str, torch.Tensor]:
+    def rebound(self, made_at: Callable[[object], str]) -> dict[str, torch.Tensor]:
         """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
-        self._substituted.check()
+        self._substituted.check(made_at)
+        self._reached.check(made_at)
         found: dict[str, torch.Tensor] = {}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):
@@ -319,3 +336,4 @@ class _Substituted:
 
     def __exit__(self, *error: object) -> None:
         self._attributes.restore()
+        self._reached.restore()

@@ -1,7 +1,7 @@
-"""Operators whose values depend on the strides of an operand, in terms of calls on contiguous operands.
+"""Operators whose values or strides depend on how an operand lies in memory, in terms of calls where they do not.
 
-Values have no strides: a decomposition takes its operands for contiguous. The determinants return the LU factors of the
-transpose of a contiguous real matrix, and of any other matrix as it is.
+Values have no strides and no storage around them: a decomposition takes its operands for contiguous, and for all of
+their storage.
 """
 
 from __future__ import annotations
@@ -12,11 +12,60 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-_DETERMINANTS = frozenset({torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default})
+from compiler.errors import UnsupportedError
+
+_Form = Callable[..., Any]
+_aten = torch.ops.aten
+_CONTIGUOUS = torch.contiguous_format
 
 
-def contiguous_form(op: OpOverload, args: Sequence[Any]) -> Callable[[torch.Tensor], Any] | None:
-    """What gives the values of `op(*args)` by a call on a contiguous operand; None where nothing depends on strides."""
-    if op not in _DETERMINANTS or args[0].is_complex() or args[0].is_contiguous():
+def plain_form(op: OpOverload, args: Sequence[Any]) -> _Form | None:
+    """What gives the results of `op(*args)` by calls that depend on no layout; None where nothing depends on it."""
+    form = _FORMS.get(op)
+    if form is None or not isinstance(args[0], torch.Tensor):
         return None
-    return lambda x: op(x.mT.clone(memory_format=torch.contiguous_format))
+    return form(op, args[0])
+
+
+def _determinant(op: OpOverload, x: torch.Tensor) -> _Form | None:
+    """The LU factors are those of the transpose of a contiguous real matrix, and of any other matrix as it is."""
+    if x.is_complex() or x.is_contiguous():
+        return None
+    return lambda x: op(x.mT.clone(memory_format=_CONTIGUOUS))
+
+
+def _as_strided_copy(op: OpOverload, x: torch.Tensor) -> _Form:
+    """The window is one of the storage, as that of `as_strided` is."""
+    return lambda x, *window, **named: x.as_strided(*window, **named).clone(memory_format=_CONTIGUOUS)
+
+
+def _as_strided_scatter(op: OpOverload, x: torch.Tensor) -> _Form:
+    """The window counts from the start of the storage; the result lies as the operand does, in a storage of its own."""
+
+    def run(
+        x: torch.Tensor, source: torch.Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    ) -> torch.Tensor:
+        copy = x.clone()
+        if copy.stride() != x.stride():
+            raise UnsupportedError(
+                "as_strided_scatter on a tensor with gaps between its elements", hint="call contiguous() on it first"
+            )
+        offset = 0 if storage_offset is None else storage_offset - x.storage_offset()
+        copy.as_strided(size, stride, offset).copy_(source)
+        return copy
+
+    return run
+
+
+def _isin(op: OpOverload, x: torch.Tensor) -> _Form | None:
+    """The kernel gives a contiguous result, and the shape function one that lies as the operand does."""
+    if x.is_contiguous():
+        return None
+    return lambda x, *others, **named: op(x.contiguous(), *others, **named)
+
+
+_FORMS: dict[OpOverload, Callable[[OpOverload, torch.Tensor], _Form | None]] = {
+    _aten._linalg_det.default: _determinant, _aten._linalg_slogdet.default: _determinant,
+    _aten.as_strided_copy.default: _as_strided_copy, _aten.as_strided_scatter.default: _as_strided_scatter,
+    _aten.isin.Tensor_Tensor: _isin, _aten.isin.Tensor_Scalar: _isin,
+}  # fmt: skip

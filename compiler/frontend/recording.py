@@ -22,7 +22,7 @@ from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.eager_views import eager_view
 from compiler.frontend.forms import Form, Forms, Handle, number
-from compiler.frontend.layouts import contiguous_form
+from compiler.frontend.layouts import plain_form
 from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
     Facts,
@@ -113,10 +113,10 @@ class Recorder(TorchDispatchMode):
         if fused is not None:
             with self:
                 return fused(*args, **kwargs)
-        contiguous = contiguous_form(func, args)
-        if contiguous is not None:
+        plain = plain_form(func, args)
+        if plain is not None:
             with self:
-                return contiguous(*args, **kwargs)
+                return plain(*args, **kwargs)
         stored = stored_collective(func)
         if stored is not None:
             with self:

@@ -54,6 +54,15 @@ def node_source(node: fx.Node) -> Source | None:
     return innermost(trace) if isinstance(trace, str) else None
 
 
+def code_source(program: object) -> Source | None:
+    """Where a callable or the `forward` of a module is defined, or None."""
+    while isinstance(program, functools.partial):
+        program = program.func
+    method = program.forward if isinstance(program, torch.nn.Module) else program
+    code = getattr(method, "__code__", None) or getattr(getattr(type(program), "__call__", None), "__code__", None)
+    return Source(code.co_filename, code.co_firstlineno) if code is not None else None
+
+
 def traceback_source(error: BaseException) -> Source | None:
     """The user's line in the traceback of an error, or None."""
     found: Source | None = None

@@ -6,9 +6,12 @@ noted, to be checked at each call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -40,8 +43,8 @@ class Attributes:
             if isinstance(value, (dict, list, set))
         }
 
-    def check(self) -> None:
-        """Raise UnsupportedError for the first attribute that is not what it was.
+    def check(self, made_at: Callable[[object], str]) -> None:
+        """Raise UnsupportedError for the first attribute that is not what it was; `made_at` gives the line of a new tensor.
 
         What a known name of a parameter or buffer is bound to is for the caller to judge.
         """
@@ -53,21 +56,16 @@ class Attributes:
                     value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)
                 ):
                     continue
-                raise _refusal(_name(path, key), old, value)
+                raise _refusal(_name(path, key), old, value, made_at(value))
             for held, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
                 old_held: Any = self._containers[id(held)][2]
                 for key, value in held.items():
                     if value is not None and old_held.get(key) is None:
-                        raise _created(_name(path, key), kind)
+                        raise _created(_name(path, key), kind, made_at(value))
         states = {id(d) for _, module in self._modules for d in (module._parameters, module._buffers)}
         for number, (name, value, old) in self._containers.items():
             if number not in states and not _same_items(value, old):
-                if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
-                    raise _created(name, type(value).__name__)
-                raise UnsupportedError(
-                    f"the call changes the {type(value).__name__} {name}",
-                    hint="a compiled program changes tensors only",
-                )
+                raise _changed(name, old, value, made_at, False)
 
     def restore(self) -> None:
         """Put back what the call has changed."""
@@ -82,25 +80,177 @@ class Attributes:
             value.extend(old) if isinstance(value, list) else value.update(old)
 
 
-def _refusal(name: str, old: object, value: object) -> UnsupportedError:
+class Reached:
+    """What a program reaches from its closures and globals on, through containers and objects, as it was before a call.
+
+    The attributes of the modules in `owner` are for `Attributes` to watch.
+    """
+
+    def __init__(self, program: Any, owner: torch.nn.Module | None) -> None:
+        own = set[int]()
+        for module in owner.modules() if owner is not None else ():
+            own |= {id(d) for d in (module.__dict__, module._parameters, module._buffers, module._modules)}
+        self._variables: list[tuple[str, Any, Any, object]] = []  # name, cell or globals, key, value
+        self._containers: list[
+            tuple[str, Any, Any, bool]
+        ] = []  # name, container, copy, whether of an object's attributes
+        seen = set[int]()
+        pending: list[tuple[str, Any]] = [("", program)]
+        while pending:
+            name, value = pending.pop()
+            if id(value) in seen or not _may_hold(value):
+                continue
+            seen.add(id(value))
+            for container in _containers(value):
+                if id(container) not in own:
+                    self._containers.append((name, container, _copy(container), container is not value))
+            if isinstance(value, FunctionType) and not _of_library(value.__globals__.get("__name__")):
+                self._variables += ((f"{name}.{key}".lstrip("."), *place) for key, place in _variables(value))
+            pending += (
+                (f"{name}{step}".lstrip("."), item)
+                for step, holder, _, item in _inside(value)
+                if not _globals_of_library(value, holder)
+            )
+
+    def check(self, made_at: Callable[[object], str]) -> None:
+        """Raise UnsupportedError for the first place that is not what it was."""
+        for name, holder, key, old in self._variables:
+            value = _read(holder, key)
+            if not _same_value(value, old):
+                raise _refusal(name, old, value, made_at(value), "variable")
+        for name, value, old, attributes in self._containers:
+            if not _same_items(value, old):
+                raise _changed(name, old, value, made_at, attributes)
+
+    def restore(self) -> None:
+        """Put back what the call has changed."""
+        for _, holder, key, old in self._variables:
+            if _read(holder, key) is old:
+                continue
+            if isinstance(holder, CellType):
+                if old is _ABSENT:
+                    del holder.cell_contents
+                else:
+                    holder.cell_contents = old
+            elif old is _ABSENT:
+                del holder[key]
+            else:
+                holder[key] = old
+        for _, value, old, _ in self._containers:
+            if not _same_items(value, old):
+                value.clear()
+                value.extend(old) if isinstance(value, (list, deque)) else value.update(old)
+
+
+_ABSENT = object()
+_WATCHED = (dict, list, set, deque)
+_LIBRARIES = frozenset(sys.stdlib_module_names) - {"builtins", "collections", "types"} | {"torch", "numpy"}
+"""Whose objects keep caches and counters of their own, which mean nothing to a program."""
+
+
+def _may_hold(value: object) -> bool:
+    """Whether the state of a program may be in the object: not in what belongs to a library."""
+    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer)):
+        return True
+    if isinstance(value, (*_SCALARS, ModuleType, type, BuiltinFunctionType, torch.Tensor, Enum)):
+        return False
+    return isinstance(value, (*_CALLABLES, *_WATCHED)) or not _of_library(type(value).__module__)
+
+
+def _of_library(module: object) -> bool:
+    return str(module).partition(".")[0] in _LIBRARIES
+
+
+def _globals_of_library(value: object, holder: object) -> bool:
+    """Whether the place is a global variable of a library, which a function decorated there leads to."""
+    return isinstance(value, FunctionType) and holder is value.__globals__ and _of_library(holder.get("__name__"))
+
+
+def _containers(value: Any) -> tuple[Any, ...]:
+    """The containers that hold what the object holds."""
+    if isinstance(value, torch.nn.Module):
+        return value.__dict__, value._parameters, value._buffers, value._modules
+    inside = () if isinstance(value, _CALLABLES) else getattr(value, "__dict__", ())
+    found = (inside,) if isinstance(inside, dict) else ()
+    return (*found, value) if isinstance(value, _WATCHED) else found
+
+
+def _variables(function: FunctionType) -> Iterator[tuple[str, tuple[Any, Any, object]]]:
+    """The variables of a function that live outside of it: name, and (cell or globals, key, value)."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, (cell, None, _read(cell, None))
+    for name in _global_names(function.__code__):
+        if not hasattr(function.__globals__.get("__builtins__"), name):
+            yield name, (function.__globals__, name, _read(function.__globals__, name))
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Names that a function and those defined inside it may mean as globals."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _global_names(inner)
+
+
+def _read(holder: Any, key: Any) -> object:
+    if isinstance(holder, CellType):
+        try:
+            return holder.cell_contents
+        except ValueError:
+            return _ABSENT
+    return holder.get(key, _ABSENT)
+
+
+def _copy(container: Any) -> Any:
+    if isinstance(container, dict):
+        return dict(container.items())  # a subclass may make the items that it is asked for
+    return next(kind for kind in _WATCHED if isinstance(container, kind))(container)
+
+
+def _refusal(name: str, old: object, value: object, where: str, kind: str = "attribute") -> UnsupportedError:
     if isinstance(value, torch.Tensor) and isinstance(old, torch.Tensor):
+        plain = "plain attribute" if kind == "attribute" else kind
         return UnsupportedError(
-            f"the call binds the plain attribute {name} to a new tensor",
-            hint="register it as a buffer, or write into it with copy_",
-        )
+            f"the call binds the {plain} {name} to a new tensor", location=where,
+            hint="register it as a buffer of the module, or write into it with copy_",
+        )  # fmt: skip
     if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
-        return _created(name, "attribute")
+        return _created(name, kind, where)
+    known = old if value is None or value is _ABSENT else value
     return UnsupportedError(
-        f"the call changes the attribute {name}, a {type(old if value is None else value).__name__}",
+        f"the call changes the {kind} {name}, a {type(known).__name__}", location=where,
         hint="keep it in a tensor, registered as a buffer; a compiled program changes tensors only",
-    )
+    )  # fmt: skip
 
 
-def _created(name: str, kind: str) -> UnsupportedError:
+def _changed(
+    name: str, old: Any, value: Any, made_at: Callable[[object], str], attributes: bool
+) -> UnsupportedError:  # fmt: skip
+    """What to say of a container, or of the attributes of an object, with other items than before."""
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if len(value) == len(old) else ()
+    for key, now in items if not isinstance(value, set) else ():
+        before = old.get(key, _ABSENT) if isinstance(value, dict) else old[key]
+        if not _same_value(now, before) and before is not _ABSENT:
+            inside = f"{name}.{key}".lstrip(".") if attributes else f"{name}[{key!r}]"
+            return _refusal(inside, before, now, made_at(now), "attribute" if attributes else "item")
+    kind = f"object {name}".rstrip() if attributes else f"{type(value).__name__} {name}"
+    leaves = pytree.tree_leaves(list(value.values()) if isinstance(value, dict) else list(value))
+    if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        return _created(name, kind.partition(" ")[0], made_at(leaves))
     return UnsupportedError(
-        f"the {kind} {name}: the call creates state",
-        hint="run it once eagerly before compiling, or create it beforehand",
+        f"the call changes the {kind}", location=made_at(None), hint="a compiled program changes tensors only"
     )
+
+
+def _created(name: str, kind: str, where: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the {kind} {name}: the call creates state", location=where,
+        hint="run it once eagerly before compiling, or create it beforehand",
+    )  # fmt: skip
+
+
+def _same_value(one: object, other: object) -> bool:
+    return one is other or (type(one) in _SCALARS and type(one) is type(other) and one == other)
 
 
 def _same_items(one: Any, other: Any) -> bool:
@@ -108,9 +258,9 @@ def _same_items(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, set):
         return one == other
-    if isinstance(one, list):
-        return all(a is b for a, b in zip(one, other, strict=True))
-    return all(a is b for a, b in zip(one, other, strict=True)) and all(one[key] is other[key] for key in other)
+    if isinstance(one, dict):
+        return all(_same_value(dict.get(one, key, _ABSENT), value) for key, value in other.items())
+    return all(map(_same_value, one, other))
 
 
 def _name(path: str, key: str) -> str:
@@ -156,22 +306,31 @@ def links(program: Any, held: Sequence[torch.Tensor]) -> tuple[Link, ...]:
     return tuple(found.values())
 
 
+_CALLABLES = (FunctionType, MethodType, functools.partial)
+
+
 def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
     """(name, holder, key, item) of what an object holds; no holder where the place cannot change."""
     if isinstance(value, MethodType):
         yield "", None, None, value.__self__
         yield "", None, None, value.__func__
+    elif isinstance(value, functools.partial):
+        yield "", None, None, value.func
+        yield ".args", None, None, value.args
+        yield ".keywords", None, None, value.keywords
     elif isinstance(value, FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             if _filled(cell):
                 yield f".{name}", cell, None, cell.cell_contents
-        for name in value.__code__.co_names:
+        for name in _global_names(value.__code__):
             if name in value.__globals__:
                 yield f".{name}", value.__globals__, name, value.__globals__[name]
+        yield ".__defaults__", None, None, value.__defaults__
+        yield ".__kwdefaults__", None, None, value.__kwdefaults__
     elif isinstance(value, Mapping):
         if isinstance(value, dict):
             yield from ((f"[{key!r}]", value, key, item) for key, item in value.items())
-    elif isinstance(value, list):
+    elif isinstance(value, (list, deque)):
         yield from ((f"[{n}]", value, n, item) for n, item in enumerate(value))
     elif isinstance(value, tuple):
         yield from ((f"[{n}]", None, None, item) for n, item in enumerate(value))
@@ -182,6 +341,9 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
         yield "", None, None, type(value).forward
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "__dict__", None), dict):
         yield from ((f".{key}", value.__dict__, key, item) for key, item in value.__dict__.items())
+        call = getattr(type(value), "__call__", None)
+        if isinstance(call, FunctionType):
+            yield "", None, None, call
 
 
 def _filled(cell: CellType) -> bool:

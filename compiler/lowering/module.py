@@ -166,6 +166,11 @@ class _Function:
 
     def _value_call(self, op: ValueCall) -> None:
         target = op.rule
+        types = tuple(self.type(result.type) for result in op.results)
+        if types and all(0 in shape for _, shape in types):
+            # There is one value without elements, whatever computes it: amax of complex numbers, say, has no other.
+            self.values.update((r, self.b.splat(0, *kind)) for r, kind in zip(op.results, types, strict=True))
+            return
         rule = RULES.get(target)
         if rule is None:
             self._refuse(op, _describe(op))
@@ -180,7 +185,6 @@ class _Function:
             operands = [self.value(operand) for operand in operands]
         arguments = tuple(_fill(a, operands) for a in self._decode(op.arguments))
         named = {name: _fill(self._decode(a), operands) for name, a in op.settings().items()}
-        types = tuple(self.type(result.type) for result in op.results)
         writes = op.writes.writes() or () if op.writes is not None else ()
         found = rule(self.b, Call(target, arguments, named, types, writes))
         values = [found] if isinstance(found, ir.Value | Part) else list(found)

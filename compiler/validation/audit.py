@@ -17,8 +17,9 @@ from compiler.errors import CompileError, ValidationError
 from compiler.locations import source_of
 from compiler.reference import entry, run_handles
 from compiler.torch_types import DTYPES
+from compiler.validation.answers import Answers
 from compiler.validation.inputs import copies
-from compiler.validation.observe import SEED, tensor_difference
+from compiler.validation.observe import seeded, tensor_difference
 from dialects.alias import ResultAlias
 from dialects.calls import HandleCall
 from dialects.types import element_name, geometry
@@ -35,8 +36,7 @@ def audit(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
     """
     own = copies(arguments)
     watcher = _Auditor(entry(module).body.block.args, own)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+    with seeded(), Answers():
         try:
             run_handles(module, own, watcher)
         except CompileError:

@@ -13,9 +13,9 @@ from torch.utils import _pytree as pytree
 from compiler.errors import CompileError, ValidationError
 from compiler.frontend.inputs import Captured
 from compiler.program import Program
-from compiler.validation.ambiguous import UNINITIALISED
+from compiler.validation.answers import Answers
 from compiler.validation.inputs import Arguments, copies
-from compiler.validation.observe import SEED, difference, observe, observed
+from compiler.validation.observe import compare, observed, seeded
 
 
 def suitable(captured: Captured, imported: Program, rounds: Sequence[Arguments]) -> list[Arguments]:
@@ -53,26 +53,18 @@ def check_import(captured: Captured, imported: Program, arguments: Sequence[torc
     given = {argument.name: tensor for argument, tensor in zip(imported.arguments, own, strict=True)}
     inputs = [given.get(i.name, i.tensor) if i.tensor is not None else i.constant for i in captured.inputs]
     held = {id(tensor): given[name] for name, tensor in imported.state.items()}
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), _replaced(captured.graph, held):
-        torch.manual_seed(SEED)
+    with torch.no_grad(), seeded(), _replaced(captured.graph, held), Answers():
         outputs = pytree.tree_leaves(captured.graph(*inputs), is_leaf=lambda x: x is None)
         updates = [(inputs[target], outputs[source]) for target, source in captured.updates]
         for (target, _), value in zip(updates, [v.clone() for _, v in updates], strict=True):
             target.copy_(value)
     wanted = [leaf.index for leaf in captured.out_leaves if leaf.is_tensor] + list(captured.rebound.values())
     tensors = [outputs[n] for n in wanted if isinstance(outputs[n], torch.Tensor)]
-    found = difference(observed(tensors, own), observe(imported.module, arguments))
-    if found and not _reads_garbage(captured.graph):
+    if found := compare(imported.module, arguments, observed(tensors, own)).found:
         raise ValidationError(
             f"the imported program does something else than the captured graph: {found.text}", pass_name="import",
             hint="this is a fault of the compiler; report it with the program",
         )  # fmt: skip
-
-
-def _reads_garbage(graph: fx.GraphModule) -> bool:
-    """Whether the graph makes memory without writing it, which has other contents in every run."""
-    packets = (getattr(node.target, "overloadpacket", None) for node in graph.graph.nodes)
-    return any(packet is not None and packet.__name__ in UNINITIALISED for packet in packets)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import DictionaryAttr, MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from compiler.reference import Tensors, Watch, compute, entry, run_handles, run_values
+from compiler.validation.answers import OTHERS, Answers
 from compiler.validation.inputs import copies, lazy_of
 from dialects.alias import DONATED
 
@@ -61,41 +63,61 @@ def observe(
     arguments: Sequence[torch.Tensor],
     watch: Watch | None = None,
     run: Callable[[FuncOp, Tensors], Tensors] | None = None,
+    answers: Answers | None = None,
 ) -> Observation:
     """Run `@main` on copies of the arguments. `run` computes a function of values, without it PyTorch does."""
     function = entry(module)
     own = copies(arguments)
+    answers = answers or Answers()
+
+    def in_pytorch(function: FuncOp, parameters: Tensors) -> Tensors:
+        with answers:
+            return compute(function, parameters, watch)
+
+    with seeded():
+        if has_memory(function):
+            with answers:
+                outputs = run_handles(module, own, watch)
+        elif "alias.plan" in function.attributes:
+            outputs = run_values(module, own, run or in_pytorch)
+        else:
+            return Observation(tuple((run or in_pytorch)(function, own)), (), None)
+    return observed(outputs, own)
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """The state of PyTorch's random numbers that every run starts from; afterwards it is what it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        if has_memory(function):
-            outputs = run_handles(module, own, watch)
-        elif "alias.plan" in function.attributes:
-            outputs = run_values(module, own, run or (lambda f, p: compute(f, p, watch)))
-        else:
-            outputs = run(function, own) if run is not None else compute(function, own, watch)
-            return Observation(tuple(outputs), (), None)
-    return observed(outputs, own)
+        yield
 
 
 def observed(outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Observation:
     """What is to be seen after a run that gave these outputs."""
-    sharing = tuple(_sharing(n, outputs, arguments) for n in range(len(outputs)))
-    return Observation(tuple(outputs), tuple(arguments), sharing)
+    objects: dict[int, Sharing] = {}
+    memories: dict[int, tuple[Sharing, torch.Tensor]] = {}
+
+    def remember(kind: str, index: int, tensor: torch.Tensor) -> None:
+        objects.setdefault(id(tensor), Sharing(kind, index, True))
+        memories.setdefault(tensor.untyped_storage()._cdata, (Sharing(kind, index), tensor))
+
+    for index, argument in enumerate(arguments):
+        remember("argument", index, argument)
+    sharing: list[Sharing] = []
+    for index, tensor in enumerate(outputs):
+        sharing.append(objects.get(id(tensor)) or _place(tensor, memories.get(tensor.untyped_storage()._cdata)))
+        remember("result", index, tensor)
+    return Observation(tuple(outputs), tuple(arguments), tuple(sharing))
 
 
-def _sharing(number: int, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Sharing:
-    tensor = outputs[number]
-    groups = (("argument", arguments), ("result", outputs[:number]))
-    for kind, others in groups:
-        for index, other in enumerate(others):
-            if tensor is other:
-                return Sharing(kind, index, True)
-    for kind, others in groups:
-        for index, other in enumerate(others):
-            if tensor.untyped_storage()._cdata == other.untyped_storage()._cdata:
-                distance = tensor.storage_offset() * tensor.itemsize - other.storage_offset() * other.itemsize
-                return Sharing(kind, index, False, int(distance) if tensor.numel() and other.numel() else 0)
-    return Sharing("fresh")
+def _place(tensor: torch.Tensor, owner: tuple[Sharing, torch.Tensor] | None) -> Sharing:
+    """Where in the memory of its owner a result is, which is no object the caller has."""
+    if owner is None:
+        return Sharing("fresh")
+    sharing, other = owner
+    distance = tensor.storage_offset() * tensor.itemsize - other.storage_offset() * other.itemsize
+    return sharing._replace(byte_offset=int(distance) if tensor.numel() and other.numel() else 0)
 
 
 # -- comparison ----------------------------------------------------------------------------------
@@ -116,15 +138,76 @@ def given_up(module: ModuleOp, arguments: Sequence[torch.Tensor], seen: Observat
     return frozenset(n for n in donated if not tensor_difference(arguments[n], seen.arguments[n], layout=True))
 
 
-def difference(before: Observation, after: Observation, given: Collection[int] = ()) -> Difference | None:
+@dataclass(frozen=True)
+class Comparison:
+    """What a run is compared with.
+
+    Attributes:
+        found: the first thing in which it differs, as far as the program determines it.
+        undetermined: the first difference in what the program leaves open; "" when there is none.
+        because: operators with several right answers, which leave it open; none where a program just never does the same.
+    """
+
+    found: Difference | None = None
+    undetermined: str = ""
+    because: tuple[str, ...] = ()
+
+
+def compare(program: ModuleOp, arguments: Sequence[torch.Tensor], after: Observation) -> Comparison:
+    """Whether a run on these arguments did what the program does, wherever all right answers of its operators agree."""
+    before = observe(program, arguments)
+    given = given_up(program, arguments, before)
+    first = difference(before, after, given)
+    if first is None:
+        return Comparison()
+    repeated = _again(program, arguments, Answers())
+    if repeated is not None and difference(before, repeated) is not None:
+        return Comparison(difference(before, after, given, [repeated]), first.text)
+    # The error that a run with noise makes is one that another order of the arithmetic may make.
+    noisy = [_again(program, arguments, Answers(noise=torch.Generator().manual_seed(n))) for n in range(3)]
+    rounded = [run for run in noisy if run is not None]
+    found = difference(before, after, given, (), rounded)
+    if found is None:
+        return Comparison()
+    others, met = list[Observation](), dict[str, None]()
+    for number in OTHERS:
+        answers = Answers(number)
+        if (other := _again(program, arguments, answers)) is not None:
+            others.append(other)
+        met.update(answers.met)
+        if not met:
+            return Comparison(found)
+    return Comparison(difference(before, after, given, others, rounded), found.text, tuple(met))
+
+
+def _again(program: ModuleOp, arguments: Sequence[torch.Tensor], answers: Answers) -> Observation | None:
+    """Another run; None when it fails, as where a matrix an ulp off has no factor."""
+    try:
+        return observe(program, arguments, answers=answers)
+    except Exception:
+        return None
+
+
+def difference(
+    before: Observation,
+    after: Observation,
+    given: Collection[int] = (),
+    others: Sequence[Observation] = (),
+    rounded: Sequence[Observation] = (),
+) -> Difference | None:
     """The first difference: results, then how they share memory, then the arguments.
 
-    One new result may live in the memory of each argument that is `given` up.
+    Args:
+        given: arguments that are given up: one new result may live in the memory of each.
+        others: runs with other right answers; elements in which they differ from the one before are left out.
+        rounded: runs with other rounding; elements may differ as much as they do.
     """
     if len(before.outputs) != len(after.outputs):
         return Difference(f"there are {len(before.outputs)} outputs before and {len(after.outputs)} after")
     for n, (one, two) in enumerate(zip(before.outputs, after.outputs, strict=True)):
-        if found := tensor_difference(one, two, layout=before.sharing is not None and after.sharing is not None):
+        layout = before.sharing is not None and after.sharing is not None
+        runs = [other.outputs[n] for other in others], [other.outputs[n] for other in rounded]
+        if found := tensor_difference(one, two, layout, *runs):
             return Difference(f"output {n} {found}", output=n)
     if before.sharing is not None and after.sharing is not None:
         free = set(given)
@@ -134,13 +217,22 @@ def difference(before: Observation, after: Observation, given: Collection[int] =
             elif mine != theirs:
                 return Difference(f"output {n} is {mine} before and {theirs} after", output=n)
     for n, (one, two) in enumerate(zip(before.arguments, after.arguments, strict=False)):
-        if n not in given and (found := tensor_difference(one, two, layout=True)):
+        if n in given:
+            continue
+        runs = [other.arguments[n] for other in others], [other.arguments[n] for other in rounded]
+        if found := tensor_difference(one, two, True, *runs):
             return Difference(f"argument {n} {found}", argument=n)
     return None
 
 
-def tensor_difference(before: torch.Tensor, after: torch.Tensor, layout: bool = False) -> str:
-    """`differs at [0, 2]: 1.0 before, 2.0 after`, or "" when nothing does."""
+def tensor_difference(
+    before: torch.Tensor,
+    after: torch.Tensor,
+    layout: bool = False,
+    others: Sequence[torch.Tensor] = (),
+    rounded: Sequence[torch.Tensor] = (),
+) -> str:
+    """`differs at [0, 2]: 1.0 before, 2.0 after`, or "" when nothing does that is to be compared; see `difference`."""
     if before.dtype != after.dtype or before.shape != after.shape:
         kinds = [f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in (before, after)]
         return f"is {kinds[0]} before and {kinds[1]} after"
@@ -155,6 +247,10 @@ def tensor_difference(before: torch.Tensor, after: torch.Tensor, layout: bool = 
     if torch.equal(one, two):  # by far the fastest, and the rule
         return ""
     wrong = ~_agree(one, two)
+    for other in others:
+        wrong &= _agree(one, other.resolve_conj().resolve_neg())
+    if rounded and wrong.any():
+        wrong &= ~_within(one, two, [other.resolve_conj().resolve_neg() for other in rounded])
     if not wrong.any():
         return ""
     place = torch.nonzero(wrong)[0].tolist() if wrong.dim() else []
@@ -169,6 +265,20 @@ def _steps(tensor: torch.Tensor) -> tuple[int, ...]:
     if not tensor.numel():
         return ()
     return tuple(s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+
+
+def _within(one: torch.Tensor, two: torch.Tensor, rounded: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Elements that differ by no more than a few times what rounding makes of them; one that is no float may be any other."""
+    if one.dtype not in _ROUNDING:
+        return torch.stack([one != other for other in rounded]).any(0)
+    kind = torch.complex128 if one.is_complex() else torch.float64
+    exact = one.to(kind)
+    error = torch.stack([(exact - other.to(kind)).abs() for other in rounded]).amax(0)
+    return (exact - two.to(kind)).abs() <= _MORE * error
+
+
+_MORE = 16.0
+"""An order of summation can be this many times worse than what the noise of a few runs shows."""
 
 
 def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
@@ -187,12 +297,6 @@ def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
 
 
 __all__ = [
-    "Difference",
-    "Observation",
-    "Sharing",
-    "difference",
-    "has_memory",
-    "observe",
-    "observed",
-    "tensor_difference",
-]
+    "Comparison", "Difference", "Observation", "Sharing", "compare", "difference", "has_memory", "observe", "observed",
+    "seeded", "tensor_difference",
+]  # fmt: skip

@@ -16,15 +16,23 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from compiler.analysis.table_verifier import LIMIT, followed, followed_bytes, verify_tables
+from compiler.analysis.table_verifier import verify_tables
 from compiler.errors import CompileError, ValidationError
 from compiler.ir_text import to_text
 from compiler.locations import source_of
 from compiler.reference import entry
-from compiler.validation.ambiguous import undetermined
 from compiler.validation.audit import audit
 from compiler.validation.inputs import Arguments, arguments_of, copies
-from compiler.validation.observe import Difference, Observation, difference, given_up, has_memory, observe, observed
+from compiler.validation.observe import (
+    Comparison,
+    Difference,
+    Observation,
+    compare,
+    difference,
+    has_memory,
+    observe,
+    observed,
+)
 from compiler.validation.reduce import Check, Failing, reduce
 from dialects.alias import Table
 from dialects.calls import HandleCall, OperatorCall
@@ -45,14 +53,14 @@ class Validator:
     Attributes:
         rounds: the sets of arguments in use.
         checked: names of the passes that were checked, in order.
-        undecided: operators with several right answers, of which the two sides took different ones.
-        unchecked_tables: the program has too much memory for the table verifier; the runs alone speak for the tables.
+        undecided: operators that left something open in which a stage differed; all else was compared.
+        unchecked_tables: the program does what the table verifier has no symbols for; the runs alone speak for the tables.
     """
 
     rounds: list[Arguments]
     checked: list[str] = field(default_factory=list)
     unchecked_tables: bool = False
-    undecided: list[str] = field(default_factory=list)
+    undecided: list[tuple[str, ...]] = field(default_factory=list)
 
     @staticmethod
     def of(module: ModuleOp, examples: Sequence[torch.Tensor | None] = (), seed: int = 0) -> Validator:
@@ -100,11 +108,8 @@ class Validator:
         self.checked.append(name)
         self._compare(name, before, lambda m, a: _changed(m, a, transform), lambda a: observe(module, a))
         if has_memory(entry(before)) and "alias.plan" in entry(module).attributes:
-            if not followed(before) or followed_bytes(before) > LIMIT:
-                self.unchecked_tables = True
-                return
             try:
-                verify_tables(before, module)
+                self.unchecked_tables |= not verify_tables(before, module)
             except CompileError as error:
                 raise ValidationError(
                     error.message, pass_name=name, location=error.location, node=error.node, hint=error.hint
@@ -115,9 +120,8 @@ class Validator:
         from compiler.validation.xla import run_stablehlo
 
         def check(candidate: ModuleOp, arguments: Sequence[torch.Tensor]) -> Difference | None:
-            return difference(
-                observe(candidate, arguments), observe(candidate, arguments, run=run_stablehlo(lower(candidate)))
-            )
+            after = observe(candidate, arguments, run=run_stablehlo(lower(candidate)))
+            return compare(candidate, arguments, after).found
 
         stablehlo = lower(module)
         run = run_stablehlo(stablehlo)
@@ -159,27 +163,32 @@ class Validator:
         self.checked.append("run")
         for arguments in self.rounds:
             own = copies(arguments)
-            after = observed(run(own), own)
-            before = observe(program, arguments)
-            found = difference(before, after, given_up(program, arguments, before))
-            if found and not self.undecided:
+            compared = compare(program, arguments, observed(run(own), own))
+            self._tell("run", compared)
+            if found := compared.found:
                 raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
 
     def _compare(self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]) -> None:
         for arguments in self.rounds:
-            expected = observe(before, arguments)
-            found = difference(expected, after(arguments), given_up(before, arguments, expected))
-            if found is not None:
-                failing = Failing(before, arguments, found)
-                smallest = reduce(failing, check)
-                if not (operator := undetermined(smallest.module)):
-                    raise _report(name, failing, smallest)
-                if operator not in self.undecided:
-                    self.undecided.append(operator)
-                    warnings.warn(
-                        f"validation cannot decide whether pass {name} is right: {found.text}, and the answer of {operator} is "
-                        "not unique (equal elements, signs of vectors, or memory that nobody wrote)", stacklevel=2
-                    )  # fmt: skip
+            compared = compare(before, arguments, after(arguments))
+            self._tell(name, compared)
+            if compared.found is not None:
+                failing = Failing(before, arguments, compared.found)
+                raise _report(name, failing, reduce(failing, check))
+
+    def _tell(self, name: str, compared: Comparison) -> None:
+        """Warn of what was not compared, once for the operators that are the reason."""
+        if compared.undetermined and compared.found is None and compared.because not in self.undecided:
+            self.undecided.append(compared.because)
+            reason = (
+                f"the answer of {' and '.join(compared.because)} is not unique"
+                if compared.because
+                else "an operator of the program gives other results each time it runs"
+            )
+            warnings.warn(
+                f"validation of pass {name} compared all but what is not determined: {compared.undetermined}, and {reason}",
+                stacklevel=2,
+            )
 
 
 class _LastRun:
@@ -219,8 +228,7 @@ def check_emitted(validator: Validator, module: ModuleOp) -> None:
 def _changed(module: ModuleOp, arguments: Sequence[torch.Tensor], transform: Transform) -> Difference | None:
     after = module.clone()
     transform(after)
-    before = observe(module, arguments)
-    return difference(before, observe(after, arguments), given_up(module, arguments, before))
+    return compare(module, arguments, observe(after, arguments)).found
 
 
 def _report(name: str, failing: Failing, smallest: Failing) -> ValidationError:

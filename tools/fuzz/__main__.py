@@ -8,12 +8,13 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tools.fuzz.generate import Options, generate
+from tools.fuzz.generate import Options, draft, generate
 from tools.fuzz.modes import MODES
 from tools.fuzz.program import Program
 from tools.fuzz.runner import SECONDS, run
@@ -35,6 +36,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--failures", type=int, default=10, help="how many failures of different reasons to print")
     add("--refusals", action="store_true", help="print an example of every reason to refuse as well")
     add("--save", type=Path, metavar="DIR", help="write shrunk failures there, for tests/corpus")
+    add("--census", action="store_true", help="count kinds of statements in the programs, and run none")
     add("--replay", type=Path, nargs="+", metavar="FILE", help="run saved programs instead of random ones")
     return parser
 
@@ -47,7 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     items: list[int | Program] = list(options.only or range(options.seed, options.seed + options.count))
     if options.replay:
         saved = [Program.from_json(path.read_text()) for path in options.replay]
-        items = [p for p in saved if contents.custom_ops or not p.has_custom_ops]
+        items = [p for p in saved if contents.allow(p)]
+    if options.census:
+        return _census([item if isinstance(item, int) else item.seed for item in items], contents, console)
     counts: Counter[str] = Counter()
     reasons: dict[tuple[str, str], list[tuple[int | Program, Verdict]]] = {}
     start = time.perf_counter()
@@ -86,6 +90,16 @@ def main(argv: list[str] | None = None) -> int:
         )
     console.print(f"{options.mode}: {counts.total()} programs in {seconds:.0f} s: {_figures(counts)}", highlight=False)
     return 1 if counts["wrong"] or counts["crashed"] else 0
+
+
+def _census(seeds: Sequence[int], contents: Options, console: Console) -> int:
+    kinds: Counter[str] = Counter()
+    for seed in seeds:
+        kinds += draft(seed, contents).kinds
+    for kind, count in kinds.most_common():
+        console.print(f"{count:6}  {kind}", highlight=False)
+    console.print(f"{len(seeds)} programs, {kinds.total()} statements of {len(kinds)} kinds", highlight=False)
+    return 0
 
 
 def _figures(counts: Counter[str]) -> str:

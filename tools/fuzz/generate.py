@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 
 from tools.fuzz.judge import Judge, Unfit, is_boolean
 from tools.fuzz.program import DTYPES, NAMES, WORLDS, Argument, Program, Step, Storage
+from tools.fuzz.regions import PLAIN
 
 REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError)
 """What eager PyTorch raises for a program that makes no sense."""
 
 MOST_ELEMENTS = 96
-Proposal = tuple[str, tuple[str, ...], int]
-"""Text, operands, number of results (0: a statement whose value nobody keeps)."""
+Proposal = tuple[str, tuple[str, ...], "int | tuple[str, ...]"]
+"""Text, operands, and how many new names the results get (0: a statement whose value nobody keeps) or which old ones."""
 Rule = Callable[["Draft"], "Proposal | None"]
 
 
@@ -31,6 +32,7 @@ class Options:
         order_dependent: share of programs that may depend on the order of elements; a refusal is right for these.
         lazy_arguments: arguments with a lazy conj or neg bit.
         clones: many clones.
+        flat: functions of tensors that return tensors; else modules with state, and nested arguments and results, as well.
         dtypes: what arguments may be made of.
     """
 
@@ -39,24 +41,39 @@ class Options:
     order_dependent: float = 0.02
     lazy_arguments: bool = True
     clones: bool = False
+    flat: bool = False
     dtypes: tuple[str, ...] = tuple(DTYPES)
+
+    def allow(self, program: Program) -> bool:
+        """Whether a saved program may be run."""
+        return (self.custom_ops or not program.has_custom_ops) and (program.is_flat or not self.flat)
 
 
 class Run:
     """The tensors of one world while a program runs under the judge."""
 
     def __init__(self, program: Program, world: int, allow_order: bool = False):
-        self.names = dict(zip(program.parameters, program.make_arguments(world)))
+        self.program = program
+        self.arguments = program.make_arguments(world)
+        self.names = dict(zip(program.parameters, self.arguments))
         self.judge = Judge(allow_order)
+
+    def again(self, world: int) -> None:
+        """Go on with the arguments of another call, and with the state that this one has left."""
+        self.arguments = self.program.next_arguments(self.arguments, world)
+        now = dict(zip(self.program.parameters, self.arguments))
+        self.names = now | {f"a{k}": self.names[f"a{k}"] for k in self.program.held}
 
     def step(self, step: Step) -> None:
         """Run one statement. Raises Unfit, or what eager raises."""
         with torch.no_grad(), self.judge:
             text = step.text.format(*step.operands)
+            scope = {"torch": torch, **PLAIN, **self.names}  # one scope, so that bodies can close over names
             if not step.results:
-                exec(text, {"torch": torch}, self.names)
+                exec(text, scope)
+                self.names = {name: scope[name] for name in self.names}
                 return
-            result = eval(text, {"torch": torch}, self.names)
+            result = eval(text, scope)
         for name, value in zip(step.results, result if len(step.results) > 1 else (result,), strict=True):
             if not isinstance(value, torch.Tensor) or value.dtype not in NAMES:
                 raise Unfit("value", "a result that is no tensor")
@@ -86,7 +103,19 @@ def validate(program: Program) -> bool:
         if any(name not in run.names for name in program.outputs):
             raise Unfit("value", "an output that nothing makes")
         dependent |= run.judge.order_dependent
-    return dependent
+    return validate_calls(program) or dependent
+
+
+def validate_calls(program: Program) -> bool:
+    """Like `validate`, for the second and third call of a program with state."""
+    run = Run(program, 0, allow_order=program.order_dependent)
+    for number, world in enumerate((0, 1, 1)[: 3 if program.held else 0]):
+        if number:
+            run.again(world)
+        for step in program.steps:
+            run.step(step)
+        _require_booleans(run.names.values())
+    return run.judge.order_dependent
 
 
 def _require_booleans(tensors: Iterable[torch.Tensor]) -> None:
@@ -104,6 +133,7 @@ class Draft:
     runs: list[Run]
     dims: tuple[int, ...]
     rejected: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     _count: int = 0
 
     @property
@@ -129,6 +159,16 @@ class Draft:
 
         return self.pick(fits)
 
+    def forget(self, step: Step) -> None:
+        """Names that a step made are no longer there."""
+        for name in step.results:
+            if name not in self.program.parameters:
+                self.names.pop(name)
+
+    def second_name(self) -> int:
+        """How many names a written tensor gets besides the one it has."""
+        return 1 if self.rng.random() < 0.2 else 0
+
     def literal(self) -> int:
         return self.rng.choice((-3, -2, -1, 1, 2, 3))
 
@@ -146,22 +186,22 @@ class Draft:
     def add(self, proposal: Proposal) -> bool:
         """Run a proposed step everywhere and keep it, or put everything back."""
         text, operands, count = proposal
-        step = Step(tuple(f"v{self._count + k}" for k in range(count)), text, operands)
-        saved = [run.memory() for run in self.runs]
+        new = tuple(f"v{self._count + k}" for k in range(count)) if isinstance(count, int) else ()
+        step = Step(new if isinstance(count, int) else count, text, operands)
+        saved = [(run.memory(), dict(run.names)) for run in self.runs]
         try:
             for run in self.runs:
                 run.step(step)
                 _require_booleans(run.names.values())
         except (Unfit, *REFUSALS) as error:
             self.rejected[type(error).__name__ if not isinstance(error, Unfit) else f"unfit: {error.kind}"] += 1
-            for run, memory in zip(self.runs, saved):
-                for name in step.results:
-                    run.names.pop(name, None)
+            for run, (memory, names) in zip(self.runs, saved):
+                run.names = names
                 for bytes_, copy in memory:
                     if bytes_.numel() == copy.numel():
                         bytes_.copy_(copy)
             return False
-        self._count += count
+        self._count += len(new)
         self.program = self.program.with_steps((*self.program.steps, step))
         return True
 
@@ -173,28 +213,46 @@ def generate(seed: int, options: Options = Options()) -> Program:
 
 def draft(seed: int, options: Options = Options()) -> Draft:
     """The program of a seed, together with what was rejected on the way."""
+    return draft_with(random.Random(seed), options, seed)
+
+
+def draft_with(rng: random.Random, options: Options, seed: int = -1) -> Draft:
+    """The program that a source of choices makes."""
     from tools.fuzz.steps import rules
 
-    rng = random.Random(seed)
     dims = tuple(rng.choice(((2, 3, 4), (2, 3), (2, 4), (1, 2, 3), (3, 4), (2, 2, 4, 0))))
     allow_order = rng.random() < options.order_dependent
     arguments = _arguments(rng, dims, options)
+    if not options.flat and rng.random() < 0.25:
+        arguments = replace(arguments, arguments=_held(rng, arguments.arguments))
     runs = [Run(arguments, world, allow_order) for world in range(WORLDS)]
     made = Draft(rng, options, arguments, runs, dims)
     choices, weights = rules(options, favoured=rng)
     wanted, attempts = rng.randint(1, options.steps), 0
     while len(made.program.steps) < wanted and attempts < 12 * wanted:
         attempts += 1
-        proposal = rng.choices(choices, weights)[0](made)
-        if proposal is not None:
-            made.add(proposal)
-    outputs = _outputs(made)
-    program = made.program
-    made.program = Program(
-        program.storages, program.arguments, program.steps, outputs, rng.random() < 0.3,
-        any(run.judge.order_dependent for run in runs), seed,
-    )  # fmt: skip
+        rule = rng.choices(choices, weights)[0]
+        proposal = rule(made)
+        if proposal is not None and made.add(proposal):
+            made.kinds[f"{rule.__module__.rpartition('_')[2]}.{rule.__name__}"] += 1
+    made.program = replace(
+        made.program, bare=rng.random() < 0.3, order_dependent=any(run.judge.order_dependent for run in runs), seed=seed
+    )
+    while made.program.held and not _can_go_on(made.program):
+        gone = made.program.steps[-1]
+        made.program = made.program.with_steps(made.program.steps[:-1])
+        made.forget(gone)
+    nesting = [0, 0] if options.flat else [rng.randrange(1, 1 << 30) if rng.random() < 0.15 else 0 for _ in range(2)]
+    made.program = replace(made.program, outputs=_outputs(made), packed=nesting[0], wrapped=nesting[1])
     return made
+
+
+def _can_go_on(program: Program) -> bool:
+    """Whether the second and third call are fit, on the state that those before have left."""
+    try:
+        return validate_calls(program) in (False, program.order_dependent)
+    except (Unfit, *REFUSALS):
+        return False
 
 
 def _outputs(made: Draft) -> tuple[str, ...]:
@@ -233,6 +291,24 @@ def _arguments(rng: random.Random, dims: tuple[int, ...], options: Options) -> P
         storages.append(Storage(dtype, count, fill, rng.randrange(1 << 30)))
         arguments.append(Argument(len(storages) - 1, dtype, sizes, strides, offset, lazy))
     return Program(tuple(storages), tuple(arguments), (), ())
+
+
+def _held(rng: random.Random, arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    """The arguments, some of which a module holds; one object may be a parameter only wherever it is held."""
+    made: list[Argument] = []
+    shared = {argument.same_as for argument in arguments}
+    for number, argument in enumerate(arguments):
+        first = made[argument.same_as].held if argument.same_as >= 0 else None
+        kinds = ["", "buffer", "buffer", "buffer", "transient"]
+        if first is None and not argument.lazy:
+            kinds.append("parameter")
+        if number not in shared and argument.same_as < 0:
+            kinds.append("attribute")  # one that is also something else is refused
+        if first == "parameter":
+            kinds = ["parameter", "parameter", ""]
+        held = rng.choice(kinds)
+        made.append(replace(argument, held=held, module="part" if held and rng.random() < 0.25 else ""))
+    return tuple(made)
 
 
 def _layout(rng: random.Random, sizes: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:

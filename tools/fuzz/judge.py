@@ -98,6 +98,25 @@ _LIMITS = {
 }  # fmt: skip
 
 
+_PRODUCTS = (
+    "mul",
+    "addc",
+    "addm",
+    "addr",
+    "baddbmm",
+    "addbmm",
+    "mm",
+    "bmm",
+    "dot",
+    "mv",
+    "prod",
+    "cumprod",
+    "pow",
+    "square",
+)
+"""How names of operators that multiply start."""
+
+
 class Unfit(Exception):
     """The program is no good test. `kind` is "order" when eager's own answer depends on the order of elements."""
 
@@ -164,6 +183,16 @@ class Judge(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        outs = [
+            kwargs[a.name] for a in func._schema.arguments if a.is_out and isinstance(kwargs.get(a.name), torch.Tensor)
+        ]
+        sizes = [tuple(t.shape) for t in outs]
+        result = self._judge(func, args, kwargs)
+        if sizes != [tuple(t.shape) for t in outs]:
+            raise Unfit("value", "a resized out=, of which PyTorch warns")
+        return result
+
+    def _judge(self, func: Any, args: Any, kwargs: Any) -> Any:
         written, read, view = operands_of(func, args, kwargs)
         if view:
             return func(*args, **kwargs)
@@ -194,9 +223,10 @@ class Judge(TorchDispatchMode):
         looked_at = read if name == "copy_" else operands
         if not all(is_clean(t, limit) for t in looked_at):
             raise Unfit("value", f"{name} on values that are not small integers")
-        if name.startswith(("add", "sub", "mul", "_foreach_mul")) and any(t.dtype.is_complex for t in operands):
-            if name.startswith(("mul", "_foreach_mul")) or kwargs.get("alpha", 1) != 1:
-                raise Unfit("value", "a complex product: the sign of its zeros depends on how it is computed")
+        if any(t.dtype.is_complex for t in operands) and (
+            name.strip("_").removeprefix("foreach_").startswith(_PRODUCTS) or kwargs.get("alpha", 1) != 1
+        ):
+            raise Unfit("value", "a complex product: the sign of its zeros depends on how it is computed")
         negates = name.strip("_") in ("neg", "foreach_neg") or any(t.is_neg() for t in operands)
         if negates and any(t.dtype.is_complex for t in operands):
             raise Unfit(

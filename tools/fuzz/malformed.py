@@ -66,11 +66,12 @@ def make_seeds(directory: Path) -> Seeds:
     from compiler import ir_text, reference
     from compiler.transforms.in_place_to_out_of_place import make_out_of_place
     from tools.fuzz.generate import Options, generate
+    from tools.fuzz.instance import Instance
     from tools.fuzz.modes import imported
 
     texts: list[str] = []
     for seed in range(12):
-        module = imported(generate(seed, Options(custom_ops=False))).module
+        module = imported(Instance.of(generate(seed, Options(custom_ops=False)), captured=True)).module
         texts.append(ir_text.to_text(module, generic=seed % 3 == 0, locations=seed % 4 == 0))
         with contextlib.suppress(compiler.CompileError):
             make_out_of_place(reference.entry(module))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,9 @@ import numpy as np
 import torch
 
 from tools.fuzz import custom_ops as custom_ops
+from tools.fuzz.regions import IMPORTS, PLAIN
+from tools.fuzz.regions import NAMES as REGIONS
+from tools.fuzz.structure import Name, filled, nested, places, text
 
 DTYPES: dict[str, torch.dtype] = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
@@ -66,7 +69,13 @@ def memory(count: int, misaligned: bool) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Argument:
-    """A window on a storage, or (`same_as` >= 0) the very object that an earlier argument is."""
+    """A window on a storage, or (`same_as` >= 0) the very object that an earlier argument is.
+
+    Attributes:
+        held: "" when the caller passes it; else the program is a module, and it is a "parameter", a "buffer", a "transient"
+            buffer (which a state dict leaves out) or a plain "attribute" of it.
+        module: the submodule that holds it, or "".
+    """
 
     storage: int
     dtype: str
@@ -75,11 +84,16 @@ class Argument:
     offset: int
     lazy: str = ""
     same_as: int = -1
+    held: str = ""
+    module: str = ""
 
     def make(self, storage: torch.UntypedStorage) -> torch.Tensor:
         tensor = torch.empty(0, dtype=DTYPES[self.dtype]).set_(storage, self.offset, self.sizes, self.strides)
         tensor = tensor.conj() if self.lazy == "conj" else tensor
-        return torch._neg_view(tensor) if self.lazy == "neg" else tensor
+        tensor = torch._neg_view(tensor) if self.lazy == "neg" else tensor
+        if self.held != "parameter":
+            return tensor
+        return torch.nn.Parameter(tensor, requires_grad=tensor.is_floating_point() or tensor.is_complex())
 
 
 @dataclass(frozen=True)
@@ -90,10 +104,6 @@ class Step:
     text: str
     operands: tuple[str, ...]
 
-    def __str__(self) -> str:
-        expression = self.text.format(*self.operands)
-        return f"{', '.join(self.results)} = {expression}" if self.results else expression
-
 
 @dataclass(frozen=True)
 class Program:
@@ -103,6 +113,7 @@ class Program:
         bare: return the only output itself rather than a tuple; without outputs, None rather than ().
         order_dependent: eager's own answer depends on the order in which elements are visited; a refusal is right.
         seed: the seed it was made from.
+        packed, wrapped: when positive, the seed of a nesting of the arguments, and of the results.
     """
 
     storages: tuple[Storage, ...]
@@ -112,6 +123,8 @@ class Program:
     bare: bool = False
     order_dependent: bool = False
     seed: int = -1
+    packed: int = 0
+    wrapped: int = 0
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -121,20 +134,66 @@ class Program:
     def has_custom_ops(self) -> bool:
         return any("torch.ops.fuzz" in step.text for step in self.steps)
 
-    def source(self) -> str:
-        """The program as a Python function."""
-        lines = [f"def program({', '.join(self.parameters)}):", *(f"    {step}" for step in self.steps)]
-        if self.bare and len(self.outputs) < 2:
-            lines.append(f"    return {self.outputs[0] if self.outputs else 'None'}")
-        else:
-            lines.append(f"    return ({''.join(f'{name}, ' for name in self.outputs).rstrip()})")
-        return "\n".join(lines) + "\n"
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Arguments that are a module's state."""
+        return tuple(number for number, a in enumerate(self.arguments) if a.held)
 
-    def function(self) -> Callable[..., Any]:
-        text, name = self.source(), f"fuzz_{self.seed}.py"
-        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-        scope: dict[str, Any] = {"torch": torch}
-        exec(compile(text, name, "exec"), scope)
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is a function of tensors that returns tensors."""
+        return not (self.held or self.packed or self.wrapped or self.has_regions)
+
+    @property
+    def has_regions(self) -> bool:
+        return any(f"{name}(" in step.text for step in self.steps for name in REGIONS)
+
+    def _signature(self) -> list[Any]:
+        """What the caller passes: a name or a tree for each formal argument."""
+        passed = [f"a{number}" for number, a in enumerate(self.arguments) if not a.held]
+        return nested(passed, random.Random(self.packed)) if self.packed else [Name(name) for name in passed]
+
+    def written(self, name: str) -> str:
+        """A name as the program writes it."""
+        if name.startswith("a") and (argument := self.arguments[int(name[1:])]).held:
+            return f"self.{argument.module}.{name}" if argument.module else f"self.{name}"
+        return name
+
+    def statement(self, step: Step) -> str:
+        expression = step.text.format(*map(self.written, step.operands))
+        return f"{', '.join(map(self.written, step.results))} = {expression}" if step.results else expression
+
+    def source(self) -> str:
+        """The program as a Python function, or as a module that is told its state later."""
+        signature = self._signature()
+        formal = [item.name if isinstance(item, Name) else f"p{position}" for position, item in enumerate(signature)]
+        formal = [name if name not in formal[:position] else f"p{position}" for position, name in enumerate(formal)]
+        lines = [
+            f"{name} = p{position}{path}"
+            for position, item in enumerate(signature)
+            if not isinstance(item, Name)
+            for name, path in places(item)
+        ]
+        lines += [*map(self.statement, self.steps), f"return {self._returned()}"]
+        if not self.held:
+            return "\n    ".join([f"def program({', '.join(formal)}):", *lines]) + "\n"
+        head = f"class program(torch.nn.Module):\n    def forward({', '.join(['self', *formal])}):"
+        return "\n        ".join([head, *lines]) + "\n"
+
+    def _returned(self) -> str:
+        if self.wrapped:
+            return text(tuple(nested(self.outputs, random.Random(self.wrapped))), self.written)
+        names = [self.written(name) for name in self.outputs]
+        if self.bare and len(names) < 2:
+            return names[0] if names else "None"
+        return f"({''.join(f'{name}, ' for name in names).rstrip()})"
+
+    def function(self, regions: Mapping[str, Callable[..., Any]] = PLAIN) -> Callable[..., Any]:
+        """The function, or the class of the module, with a meaning for `cond`, `while_loop` and `scan`."""
+        source, name = self.source(), f"fuzz_{self.seed}.py"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        scope: dict[str, Any] = {"torch": torch, **regions}
+        exec(compile(source, name, "exec"), scope)
         return scope["program"]
 
     def make_arguments(self, world: int = 0, *, misaligned: bool = False) -> list[torch.Tensor]:
@@ -144,6 +203,18 @@ class Program:
         for argument in self.arguments:
             made.append(made[argument.same_as] if argument.same_as >= 0 else argument.make(storages[argument.storage]))
         return made
+
+    def pack(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """The passed ones of the arguments, nested as the program takes them."""
+        return tuple(filled(self._signature(), dict(zip(self.parameters, tensors))))
+
+    def next_arguments(
+        self, tensors: Sequence[torch.Tensor], world: int, *, misaligned: bool = False
+    ) -> list[torch.Tensor]:
+        """Fresh arguments for another call, but for memory that is a module's."""
+        stay = {a.storage for a in self.arguments if a.held}
+        fresh = self.make_arguments(world, misaligned=misaligned)
+        return [old if a.storage in stay else new for a, old, new in zip(self.arguments, tensors, fresh)]
 
     def script(self) -> str:
         """A Python program that runs this one in eager PyTorch and prints what it returns."""
@@ -157,16 +228,23 @@ class Program:
             lines.append(f"    {value}.untyped_storage(),")
         lines.append("]")
         for number, a in enumerate(self.arguments):
-            if a.same_as >= 0:
-                lines.append(f"a{number} = a{a.same_as}")
-                continue
-            window = f"storages[{a.storage}], {a.offset}, {a.sizes}, {a.strides}"
-            text = f"torch.empty(0, dtype={DTYPES[a.dtype]}).set_({window})"
-            text = f"{text}.conj()" if a.lazy == "conj" else f"torch._neg_view({text})" if a.lazy else text
-            lines.append(f"a{number} = {text}")
-        lines.append(f"print(program({', '.join(self.parameters)}))")
+            lines.append(f"a{number} = {f'a{a.same_as}' if a.same_as >= 0 else _made(a)}")
+        called = "program"
+        if self.held:
+            called = "module"
+            lines.append("module = program()")
+            lines += [f"module.{m} = torch.nn.Module()" for m in sorted({a.module for a in self.arguments if a.module})]
+            for number in self.held:
+                place, name, kind = self.written(f"a{number}"), f"a{number}", self.arguments[number].held
+                owner = place.rpartition(".")[0].replace("self", "module")
+                call = f'{owner}.register_buffer("{name}", {name}, persistent={kind == "buffer"})'
+                lines.append(f"{owner}.{name} = {name}" if kind in ("parameter", "attribute") else call)
+        given = ", ".join(text(item, str) for item in self._signature())
+        lines += ["with torch.no_grad():", f"    print({called}({given}))"]
         if self.has_custom_ops:
             lines.insert(1, "import tools.fuzz.custom_ops")
+        if self.has_regions:
+            lines[1:1] = IMPORTS
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> str:
@@ -180,7 +258,16 @@ class Program:
             tuple(Argument(**a | {k: tuple(a[k]) for k in ("sizes", "strides")}) for a in data["arguments"]),
             tuple(Step(tuple(s["results"]), s["text"], tuple(s["operands"])) for s in data["steps"]),
             tuple(data["outputs"]), data["bare"], data["order_dependent"], data["seed"],
+            data.get("packed", 0), data.get("wrapped", 0),
         )  # fmt: skip
 
     def with_steps(self, steps: tuple[Step, ...]) -> Program:
         return replace(self, steps=steps)
+
+
+def _made(a: Argument) -> str:
+    """The text that makes an argument."""
+    window = f"storages[{a.storage}], {a.offset}, {a.sizes}, {a.strides}"
+    made = f"torch.empty(0, dtype={DTYPES[a.dtype]}).set_({window})"
+    made = f"{made}.conj()" if a.lazy == "conj" else f"torch._neg_view({made})" if a.lazy else made
+    return f"torch.nn.Parameter({made}, {DTYPES[a.dtype].is_floating_point})" if a.held == "parameter" else made

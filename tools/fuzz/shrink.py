@@ -17,7 +17,7 @@ ROUNDS = 40
 def shrink(program: Program, verdict: Verdict, mode: str, options: Options) -> tuple[Program, Verdict]:
     """The smallest program found that fails with the same kind of verdict, and for the same reason when it is refused."""
     for _ in range(ROUNDS):
-        candidates = [c for c in dict.fromkeys(_smaller(program)) if _fit(c)]
+        candidates = [c for c in dict.fromkeys(smaller(program)) if fit(c)]
         found = _first(candidates, verdict, mode, options)
         if found is None:
             return program, verdict
@@ -39,18 +39,22 @@ def _first(
         judged.close()  # type: ignore[attr-defined]
 
 
-def _fit(program: Program) -> bool:
+def fit(program: Program) -> bool:
+    """Whether a program is still a test."""
     try:
         return validate(program) == program.order_dependent
     except (Unfit, KeyError, *REFUSALS):
         return False
 
 
-def _smaller(program: Program) -> Iterator[Program]:
+def smaller(program: Program) -> Iterator[Program]:
     """Candidates, the most radical first."""
     steps, outputs = program.steps, program.outputs
     if outputs:
         yield replace(program, outputs=())
+    if program.packed or program.wrapped:
+        yield replace(program, packed=0)
+        yield replace(program, wrapped=0)
     for size in (len(steps) // 2, len(steps) // 4, 1):
         for start in range(0, len(steps), size) if size else ():
             yield from _without(program, range(start, min(start + size, len(steps))))
@@ -73,11 +77,12 @@ def _without(program: Program, gone: range) -> Iterator[Program]:
     kept: list[Step] = []
     for number, step in enumerate(program.steps):
         if number in gone or any(name in lost for name in step.operands):
-            lost.update(dict.fromkeys(step.results))
+            lost.update(dict.fromkeys(name for name in step.results if name not in program.parameters))
         else:
             kept.append(step)
     yield replace(program, steps=tuple(kept), outputs=tuple(o for o in program.outputs if o not in lost))
-    if len(gone) == 1 and (removed := program.steps[gone[0]]).results and removed.operands:
+    removed = program.steps[gone[0]]
+    if len(gone) == 1 and removed.operands and removed.results and removed.results[0] not in program.parameters:
         rename = dict.fromkeys(removed.results, removed.operands[0])
         yield _renamed(program, program.steps[: gone[0]] + program.steps[gone[0] + 1 :], rename)
 
@@ -108,11 +113,19 @@ def _without_argument(program: Program, number: int) -> Iterator[Program]:
 def _with_argument(program: Program, number: int, argument: Argument) -> Program:
     arguments = list(program.arguments)
     arguments[number] = argument
-    arguments = [replace(argument, same_as=number) if a.same_as == number else a for a in arguments]
+    arguments = [
+        replace(argument, same_as=number, held=a.held, module=a.module) if a.same_as == number else a for a in arguments
+    ]
     return replace(program, arguments=tuple(arguments))
 
 
 def _simpler(argument: Argument) -> Iterator[Argument]:
+    if argument.module:
+        yield replace(argument, module="")
+    if argument.held:
+        yield replace(argument, held="", module="")
+    if argument.held not in ("", "buffer"):
+        yield replace(argument, held="buffer")
     if argument.same_as >= 0:
         return
     if argument.lazy:

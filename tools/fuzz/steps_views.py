@@ -100,6 +100,11 @@ def parts(d: Draft) -> Proposal | None:
         (f"{{0}}.chunk({pieces}, {dim})", -(-size // -(-size // pieces))),
         (f"{{0}}.tensor_split({pieces}, {dim})", pieces),
         (f"{{0}}.unbind({dim})", size),
+        (f"{{0}}.tensor_split(({sections}, {size}), {dim})", 3),
+        (f"{{0}}.split_with_sizes([{size - sections}, {sections}], {dim})", 2),
+        ("torch.hsplit({0}, 1)", 1),
+        (f"torch.vsplit({{0}}, ({sections},))", 2),
+        (f"torch.dsplit({{0}}, ({sections},))", 2),
     ))  # fmt: skip
     if count == 1 or d.rng.random() < 0.4:
         return f"{text}[{d.rng.randrange(count)}]", (name,), 1
@@ -116,6 +121,7 @@ def permute(d: Draft) -> Proposal | None:
     d.rng.shuffle(order)
     a, b = _dim(d, t), _dim(d, t)
     texts = [f"permute({order})", f"transpose({a}, {b})", f"movedim({a}, {b})", f"swapaxes({a}, {b})", "mT", "mH"]
+    texts += [f"movedim({list(range(t.dim()))}, {order})", f"moveaxis({a}, {b})", f"swapdims({a}, {b})"]
     texts += ["t()", "T", "t()", "T"] if t.dim() == 2 else []
     return f"{{0}}.{d.rng.choice(texts)}", (name,), 1
 
@@ -129,7 +135,7 @@ def expand(d: Draft) -> Proposal | None:
     sizes = [d.rng.choice(d.dims) if n == 1 else d.rng.choice((n, -1)) for n in t.shape]
     if d.rng.random() < 0.5 and t.dim() < 4:
         sizes.insert(0, d.rng.choice(d.dims))
-    return f"{{0}}.{d.rng.choice(('expand', 'expand'))}({sizes})", (name,), 1
+    return f"{{0}}.{d.rng.choice(('expand', 'expand', 'broadcast_to'))}({sizes})", (name,), 1
 
 
 @_view
@@ -140,7 +146,7 @@ def unit_dims(d: Draft) -> Proposal | None:
     t = d.names[name]
     texts = [f"unsqueeze({d.rng.randint(-t.dim() - 1, t.dim())})", "squeeze()"]
     if t.dim():
-        texts.append(f"squeeze({_dim(d, t)})")
+        texts += [f"squeeze({_dim(d, t)})", f"squeeze(({d.rng.randrange(t.dim())}, -1))"]
     return (f"{{0}}.{d.rng.choice(texts)}", (name,), 1) if t.dim() < 5 else None
 
 
@@ -185,11 +191,26 @@ def flatten(d: Draft) -> Proposal | None:
 
 
 @_view
+def reshape_as(d: Draft) -> Proposal | None:
+    """Another tensor gives the sizes: view_as, reshape_as, expand_as, broadcast_tensors."""
+    name = _shaped(d, 0)
+    other = d.pick()
+    if not name or not other:
+        return None
+    same = d.names[name].numel() == d.names[other].numel()
+    if d.rng.random() < 0.2:
+        return "torch.broadcast_tensors({0}, {1})", (name, other), 2
+    return f"{{0}}.{d.rng.choice(('view_as', 'reshape_as') if same else ('expand_as',))}({{1}})", (name, other), 1
+
+
+@_view
 def diagonal(d: Draft) -> Proposal | None:
     name = _shaped(d, 2)
     if not name:
         return None
     first, second = d.rng.sample(range(d.names[name].dim()), 2)
+    if d.rng.random() < 0.2:
+        return f"torch.linalg.diagonal({{0}}, dim1={first}, dim2={second})", (name,), 1
     return f"{{0}}.diagonal({d.rng.choice((0, 0, 1, -1))}, {first}, {second})", (name,), 1
 
 
@@ -207,7 +228,7 @@ def reach(d: Draft, name: str) -> tuple[int, int]:
     """Bytes of a tensor's storage that views of it may cover: what the caller gave, or all of a fresh one."""
     tensor = d.names[name]
     spans: list[tuple[int, int]] = []
-    for argument in (d.names[parameter] for parameter in d.program.parameters):
+    for argument in d.runs[0].arguments:
         if argument.untyped_storage()._cdata == tensor.untyped_storage()._cdata and argument.numel():
             last = sum(int(n - 1) * s for n, s in zip(argument.shape, argument.stride()))
             start = int(argument.storage_offset()) * argument.element_size()
@@ -288,6 +309,8 @@ def same_window(d: Draft) -> Proposal | None:
     ]
     if (t.dtype.is_floating_point and t.element_size() > 1) or t.dtype.is_complex:
         texts.append("torch._neg_view({0})")
+    texts += ["{0}.positive()", "torch.atleast_2d({0})", "{0}.broadcast_to({0}.shape)"]
+    texts += ["{0}.real", "torch.conj({0})", "torch.ops.aten._reshape_alias({0}, {0}.shape, {0}.stride())"]
     texts += ["{0}.contiguous()", f"{{0}}.to({t.dtype})", "{0}.resolve_conj()", "{0}.resolve_neg()"]
     if t.dim():
         texts.append(f"{{0}}.view({', '.join(map(str, t.shape))})" if math.prod(t.shape) else "{0}[:]")

@@ -16,11 +16,6 @@ def _write(rule: Rule) -> Rule:
     return rule
 
 
-def _kept(d: Draft) -> int:
-    """Whether the written tensor gets a second name."""
-    return 1 if d.rng.random() < 0.2 else 0
-
-
 def _number(t: torch.Tensor) -> bool:
     return t.dtype is not torch.bool
 
@@ -34,9 +29,9 @@ def arithmetic(d: Draft) -> Proposal | None:
     other = d.broadcasting(t) if d.rng.random() < 0.65 else None
     method = d.rng.choice(("add_", "add_", "mul_", "sub_"))
     if other is None:
-        return f"{{0}}.{method}({d.literal()})", (name,), _kept(d)
+        return f"{{0}}.{method}({d.literal()})", (name,), d.second_name()
     alpha = f", alpha={d.literal()}" if method != "mul_" and d.rng.random() < 0.3 else ""
-    return f"{{0}}.{method}({{1}}{alpha})", (name, other), _kept(d)
+    return f"{{0}}.{method}({{1}}{alpha})", (name, other), d.second_name()
 
 
 WRITES.append(arithmetic)
@@ -63,7 +58,7 @@ def unary(d: Draft) -> Proposal | None:
         texts += ["conj_physical_()", "neg_()"]
     if d.names[name].dim() == 2:
         texts.append(f"fill_diagonal_({d.literal()})")
-    return f"{{0}}.{d.rng.choice(texts)}", (name,), _kept(d)
+    return f"{{0}}.{d.rng.choice(texts)}", (name,), d.second_name()
 
 
 @_write
@@ -75,7 +70,7 @@ def copy(d: Draft) -> Proposal | None:
     if other is None:
         return None
     source = d.rng.choice(("{1}", "{1}", "{1}", "{1}.clone()", "{1}.flip(0)" if d.names[other].dim() else "{1}"))
-    return f"{{0}}.copy_({source})", (name, other), _kept(d)
+    return f"{{0}}.copy_({source})", (name, other), d.second_name()
 
 
 WRITES.extend([copy, copy])
@@ -155,7 +150,7 @@ def set_indexed(d: Draft) -> Proposal | None:
         operands.append(other)
         value = f"{{{len(operands) - 1}}}"
     if position == 0 and d.rng.random() < 0.6:
-        return f"{{0}}.index_put_(({index},), {value}, accumulate={accumulate})", tuple(operands), _kept(d)
+        return f"{{0}}.index_put_(({index},), {value}, accumulate={accumulate})", tuple(operands), d.second_name()
     return f"{{0}}[{place}] = {value}", tuple(operands), 0
 
 
@@ -177,7 +172,7 @@ def index_along(d: Draft) -> Proposal | None:
         index = d.index(size)
         count = index.count(",") + 1
     if d.rng.random() < 0.3:
-        return f"{{0}}.index_fill_({dim}, {index}, {d.literal()})", tuple(operands), _kept(d)
+        return f"{{0}}.index_fill_({dim}, {index}, {d.literal()})", tuple(operands), d.second_name()
     shape = (*t.shape[:dim], count, *t.shape[dim + 1 :])
     other = d.pick(lambda o: tuple(o.shape) == shape and o.dtype == t.dtype)
     value = f"torch.full({list(shape)}, {d.literal()}, dtype={t.dtype})"
@@ -185,7 +180,7 @@ def index_along(d: Draft) -> Proposal | None:
         operands.append(other)
         value = f"{{{len(operands) - 1}}}"
     method = d.rng.choice(("index_copy_", "index_add_"))
-    return f"{{0}}.{method}({dim}, {index}, {value})", tuple(operands), _kept(d)
+    return f"{{0}}.{method}({dim}, {index}, {value})", tuple(operands), d.second_name()
 
 
 @_write
@@ -202,12 +197,16 @@ def scatter(d: Draft) -> Proposal | None:
     expanded[dim] = len(index)
     text = f"torch.tensor({index}).view({expanded}).expand({shape})"
     if d.rng.random() < 0.3:
-        return f"{{0}}.scatter_({dim}, {text}, {d.literal()})", (name,), _kept(d)
+        return f"{{0}}.scatter_({dim}, {text}, {d.literal()})", (name,), d.second_name()
     other = d.pick(lambda o: o.dtype == t.dtype and o.dim() == t.dim() and all(n >= m for n, m in zip(o.shape, shape)))
     method = d.rng.choice(("scatter_", "scatter_add_"))
     if other:
-        return f"{{0}}.{method}({dim}, {text}, {{1}})", (name, other), _kept(d)
-    return f"{{0}}.{method}({dim}, {text}, torch.full({shape}, {d.literal()}, dtype={t.dtype}))", (name,), _kept(d)
+        return f"{{0}}.{method}({dim}, {text}, {{1}})", (name, other), d.second_name()
+    return (
+        f"{{0}}.{method}({dim}, {text}, torch.full({shape}, {d.literal()}, dtype={t.dtype}))",
+        (name,),
+        d.second_name(),
+    )
 
 
 @_write
@@ -220,7 +219,7 @@ def masked_fill(d: Draft) -> Proposal | None:
         n in (1, k) for n, k in zip(reversed(m.shape), reversed(t.shape))
     ))  # fmt: skip
     if mask:
-        return f"{{0}}.masked_fill_({{1}}, {d.literal()})", (name, mask), _kept(d)
+        return f"{{0}}.masked_fill_({{1}}, {d.literal()})", (name, mask), d.second_name()
     if t.dtype.is_complex or t.dtype is torch.bool:
         return None
     return f"{{0}}.copy_(torch.where({{0}} > 0, {{0}}, {d.literal()}))", (name,), 0
@@ -233,8 +232,8 @@ def bitwise(d: Draft) -> Proposal | None:
         return None
     other = d.broadcasting(d.names[name], same_dtype=True)
     if other is None or d.rng.random() < 0.3:
-        return "{0}.bitwise_not_()", (name,), _kept(d)
-    return f"{{0}}.bitwise_{d.rng.choice(('and_', 'or_', 'xor_'))}({{1}})", (name, other), _kept(d)
+        return "{0}.bitwise_not_()", (name,), d.second_name()
+    return f"{{0}}.bitwise_{d.rng.choice(('and_', 'or_', 'xor_'))}({{1}})", (name, other), d.second_name()
 
 
 @_write
@@ -267,13 +266,13 @@ def out_variant(d: Draft) -> Proposal | None:
         text = d.rng.choice(
             ("torch.add({1}, {2}, out={0})", "torch.mul({1}, {2}, out={0})", "torch.sub({1}, {2}, out={0})")
         )
-        return text, (name, same, other), _kept(d)
+        return text, (name, same, other), d.second_name()
     if t.dim() and t.shape[0] and d.rng.random() < 0.5:
         whole = d.pick(lambda o: o.dim() == t.dim() + 1 and o.shape[1:] == t.shape and o.dtype == t.dtype)
         if whole:
-            return "torch.sum({1}, 0, dtype={1}.dtype, out={0})", (name, whole), _kept(d)
+            return "torch.sum({1}, 0, dtype={1}.dtype, out={0})", (name, whole), d.second_name()
     texts = ["torch.neg({1}, out={0})"] + ["torch.abs({1}, out={0})"] * (not t.dtype.is_complex)
-    return d.rng.choice(texts), (name, same), _kept(d)
+    return d.rng.choice(texts), (name, same), d.second_name()
 
 
 @_write
@@ -307,16 +306,6 @@ def swap(d: Draft) -> Proposal | None:
     return d.rng.choice(texts), (name,), 0
 
 
-@_write
-def in_place_shape(d: Draft) -> Proposal | None:
-    """Operators that change a handle's own geometry. Arguments keep theirs, and their version, which these would raise."""
-    given = {d.names[a].untyped_storage()._cdata for a in d.program.parameters}
-    name = d.pick(lambda t: t.dim() == 2 and t.untyped_storage()._cdata not in given)
-    if not name or d.rng.random() < 0.5:
-        return None
-    return d.rng.choice(("{0}.t_()", "{0}.unsqueeze_(0)", "{0}.transpose_(0, 1)")), (name,), 0
-
-
 def _custom(rule: Rule) -> Rule:
     CUSTOM.append(rule)
     return rule
@@ -332,7 +321,7 @@ def custom(d: Draft) -> Proposal | None:
     texts: list[Proposal] = [(f"torch.ops.fuzz.shift_({{0}}, {d.literal()})", (name,), 0)]
     if other:
         texts += [
-            ("torch.ops.fuzz.store_({0}, {1})", (name, other), _kept(d)),
+            ("torch.ops.fuzz.store_({0}, {1})", (name, other), d.second_name()),
             ("torch.ops.fuzz.store_and_old_({0}, {1})", (name, other), 1),
             ("torch.ops.fuzz.exchange_({0}, {1})", (name, other), 0),
             ("torch.ops.fuzz.fill_list_([{0}, {1}], 2)", (name, other), 0),
@@ -341,5 +330,5 @@ def custom(d: Draft) -> Proposal | None:
         texts.append(("torch.ops.fuzz.head({0})", (name,), 1))
     scalar = d.pick(lambda o: o.dim() == 0 and o.dtype == t.dtype)
     if scalar:
-        texts.append(("torch.ops.fuzz.sum_into({0}, out={1})", (name, scalar), _kept(d)))
+        texts.append(("torch.ops.fuzz.sum_into({0}, out={1})", (name, scalar), d.second_name()))
     return d.rng.choice(texts)

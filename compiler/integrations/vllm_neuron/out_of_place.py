@@ -114,7 +114,6 @@ class _Rewrite:
         """The memory of an argument, in memory order."""
         binding = self.bindings[argument]
         node, window, dtype = self.arguments[argument], binding.window, DTYPES[binding.element]
-        node = self._without_lazy(node, binding.lazy, dtype, window.sizes)
         if window.strides == Geometry(*window).strides and dims == window.sizes and _row_major(window):
             value = node
         elif memory_order(Geometry(*window)) == dims and window.offset == 0:
@@ -125,6 +124,7 @@ class _Rewrite:
         else:
             raise UnsupportedError(f"input {binding.name} is a window {window} on memory that views reach outside of",
                                    hint="pass the whole tensor")  # fmt: skip
+        value = self._without_lazy(value, binding.lazy, dtype, dims)  # last: what it computes is dense
         self._memories[argument] = (value, dtype, dims)
         return value
 
