@@ -337,4 +337,3 @@ def _shape(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carr
 
 def _form(value: SSAValue) -> Form:
     return form(cast("MemRefType[Attribute]", value.type))
-

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.node import map_aggregate, map_arg
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -41,6 +41,7 @@ from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.logs import quiet_torch
+from compiler.frontend.named import named, named_tensors, state_names
 from compiler.frontend.reshapes import Reshapes
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
@@ -114,7 +115,7 @@ class Importer:
 
     def program(self) -> Program:
         captured = self.captured
-        constants = _constants(captured.graph)
+        constants = named_tensors(captured.graph)
         tensors = [item for item in captured.inputs if item.tensor is not None]
         state = [item for item in tensors if item.kind != "input"] + _lifted(constants, tensors)
         order = [*state, *(item for item in tensors if item.kind == "input")]
@@ -295,8 +296,8 @@ class Importer:
         target = node.target
         if node.op == "get_attr":
             return self._attribute(graph, str(target))
-        args: Any = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs: Any = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args: Any = map_arg(node.args, env.__getitem__)
+        kwargs: Any = map_arg(node.kwargs, env.__getitem__) if node.kwargs else {}
         if node.op == "call_function":
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]
@@ -313,7 +314,7 @@ class Importer:
                 return None
         if node.op == "call_module":
             module = graph.get_submodule(str(target))
-            state = {n: self._attribute(graph, f"{target}.{n}") for n in _state_names(module)}
+            state = {n: self._attribute(graph, f"{target}.{n}") for n in state_names(module)}
             return self._run(node.op, target, (state, args, kwargs), {}, _module_call(module))
         return self._run(node.op, target, args, kwargs)
 
@@ -354,7 +355,7 @@ class Importer:
             if operands[operand].argument:
                 self._reshapes.change(operands[operand], self._nested)
         slots = list(operands)
-        location, ops = self._location, self.ops
+        location, ops, stand_ins = self._location, self.ops, self._stand_ins if self._stand_ins else None
         for step in expansion.steps:
             forms = [slots[made.source].form if made.form is None else made.form for made in step.made]
             op = step.op.create(
@@ -366,8 +367,8 @@ class Importer:
             ops.append(op)
             for i in step.written:
                 slots[i].root.written = True
-            if self._stand_ins:
-                self._stand_ins.access(
+            if stand_ins is not None:
+                stand_ins.access(
                     (slots[i].root for i in step.operands), (slots[i].root for i in step.written), self._nested
                 )
             for made, form, value in zip(step.made, forms, op.results, strict=True):
@@ -392,7 +393,7 @@ class Importer:
         return _fill(expansion.output, slots)
 
     def _attribute(self, graph: fx.GraphModule, name: str) -> Any:
-        value = _resolve(graph, name)
+        value = named(graph, name)
         return self.constants[id(value)] if isinstance(value, torch.Tensor) else value
 
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
@@ -455,38 +456,6 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _module_call(module: torch.nn.Module) -> Callable[..., Any]:
     return lambda state, args, kwargs: torch.func.functional_call(module, state, tuple(args), kwargs)
-
-
-def _state_names(module: torch.nn.Module) -> list[str]:
-    return [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
-
-
-def _resolve(graph: fx.GraphModule, name: str) -> Any:
-    value: Any = graph
-    for part in name.split("."):
-        if not hasattr(value, part):
-            raise CompileError(
-                f"the graph names the attribute {name!r}, which its module does not have",
-                hint="set it on the GraphModule before compiling",
-            )
-        value = getattr(value, part)
-    return value
-
-
-def _constants(graph: fx.GraphModule) -> dict[str, torch.Tensor]:
-    """The tensors that a graph and its subgraphs name, by qualified name, in order of first use."""
-    found: dict[str, torch.Tensor] = {}
-    for node in graph.graph.nodes:
-        if node.op == "get_attr":
-            value = _resolve(graph, str(node.target))
-            if isinstance(value, torch.Tensor):
-                found.setdefault(str(node.target), value)
-            elif isinstance(value, fx.GraphModule):
-                found |= {f"{node.target}.{name}": tensor for name, tensor in _constants(value).items()}
-        elif node.op == "call_module":
-            module = _resolve(graph, str(node.target))
-            found |= {f"{node.target}.{n}": _resolve(module, n) for n in _state_names(module)}
-    return found
 
 
 def _lifted(constants: dict[str, torch.Tensor], given: Sequence[Input]) -> list[Input]:

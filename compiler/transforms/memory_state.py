@@ -20,7 +20,6 @@ from dialects.alias import Window
 from dialects.fx import EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import ELEMENTS, Geometry, element_name, row_major, value_type
 
-
 Place = Callable[[Operation], None]
 """Takes a new op to where it belongs: behind those before it."""
 
@@ -70,9 +69,7 @@ class Emitter:
         types: list[Attribute],
         properties: dict[str, Attribute] | None = None,
     ) -> Operation:
-        op = kind.create(
-            operands=operands, result_types=types, properties=properties or {}, location=self.location
-        )
+        op = kind.create(operands=operands, result_types=types, properties=properties or {}, location=self.location)
         self.place(op)
         return op
 
