@@ -208,6 +208,8 @@ class Replay:
             return complex(*map(float.fromhex, content))
         if kind in ("tuple", "list"):
             return (list if kind == "list" else tuple)(map(Replay._constant, content))
+        if kind == "size":
+            return torch.Size(content)
         return torch.device(content) if kind == "device" else getattr(torch, content)
 
 

@@ -2,7 +2,7 @@
 
 `equal` and `allclose` give a number, as `item()` does. The others look only to check what they are given, or to select by a
 mask that follows from shapes; the check is left out: negative weights or variances, and windows whose overlap leaves a gap
-(`istft`), give NaN or infinities where eager PyTorch raises.
+(`istft`), give NaN or infinities where eager PyTorch raises. An assignment to `.data`, which no operator stands for, becomes one.
 """
 
 from __future__ import annotations
@@ -140,7 +140,37 @@ def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *
     return torch.tensor_split(input, places, dim)
 
 
+def set_data(target: Tensor, value: Tensor) -> None:
+    """`target.data = value`: other memory for the same tensor. PyTorch does that without calling an operator."""
+    if value.dtype != target.dtype:
+        raise UnsupportedError(
+            f"`.data = ` makes a tensor of {target.dtype} one of {value.dtype}", hint="use another variable for it"
+        )
+    places = [
+        (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.is_conj(), t.is_neg())
+        for t in (target, value)
+    ]
+    if places[0] != places[1]:
+        target.set_(value.detach())  # pyright: ignore[reportArgumentType]
+
+
+def _each(name: str, combine: Any) -> Any:
+    """`_foreach_addcdiv_` and the like, one tensor at a time where the scalars are in a tensor: on fakes PyTorch has none."""
+
+    def run(self: Any, tensor1: Any, tensor2: Any, *args: Any, **kwargs: Any) -> Any:
+        scalars = args[0] if args else kwargs.get("scalars")
+        if not isinstance(scalars, Tensor):
+            return getattr(torch, name)(self, tensor1, tensor2, *args, **kwargs)
+        steps = [combine(s.to(a.dtype) * a, b) for s, a, b in zip(scalars.unbind(0), tensor1, tensor2, strict=True)]
+        return getattr(torch, "_foreach_add_" if name.endswith("_") else "_foreach_add")(self, steps)
+
+    return run
+
+
+_FOREACH = {"_foreach_addcdiv": torch.div, "_foreach_addcmul": torch.mul}
 _FUNCTIONS: dict[Any, Any] = {
+    **{getattr(torch, f"{name}{end}"): _each(f"{name}{end}", one) for name, one in _FOREACH.items() for end in ("", "_")},
+    torch.Tensor.data.__set__: set_data,  # pyright: ignore[reportAttributeAccessIssue]
     torch.equal: equal, torch.Tensor.equal: equal, torch.allclose: allclose, torch.Tensor.allclose: allclose,
     torch.cov: cov, torch.Tensor.cov: cov, torch.corrcoef: corrcoef, torch.Tensor.corrcoef: corrcoef,
     torch.combinations: combinations, torch.nn.functional.gaussian_nll_loss: gaussian_nll_loss,

@@ -59,7 +59,7 @@ def code_source(program: object) -> Source | None:
     while isinstance(program, functools.partial):
         program = program.func
     method = program.forward if isinstance(program, torch.nn.Module) else program
-    code = getattr(method, "__code__", None) or getattr(getattr(type(program), "__call__", None), "__code__", None)
+    code = getattr(method, "__code__", None) or getattr(vars(type(program)).get("__call__"), "__code__", None)
     return Source(code.co_filename, code.co_firstlineno) if code is not None else None
 
 

@@ -196,7 +196,9 @@ class MemoryState:
             self.value = emitter.empty(self.memory.element, self.memory.dims)
         if not same_width(element_of(self.value), element):
             declared = self.memory.element
-            self.value = emitter.reinterpret(self.value, declared if same_width(declared, element) else element)
+            form = declared if same_width(declared, element) else element
+            # Bytes of something else are more than bools.
+            self.value = emitter.reinterpret(self.value, "ui8" if form == "i1" else form)
             self._last_insert = None
         return self.value
 
