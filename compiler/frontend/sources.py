@@ -39,6 +39,7 @@ def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.St
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def innermost(trace: str) -> Source | None:
     """The innermost frame of a printed stack that is the user's, or None."""
     for file, line in reversed(_FRAME.findall(trace)):
