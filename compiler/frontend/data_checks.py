@@ -161,8 +161,11 @@ def _each(name: str, combine: Any) -> Any:
         scalars = args[0] if args else kwargs.get("scalars")
         if not isinstance(scalars, Tensor):
             return getattr(torch, name)(self, tensor1, tensor2, *args, **kwargs)
-        steps = [combine(s.to(a.dtype) * a, b) for s, a, b in zip(scalars.unbind(0), tensor1, tensor2, strict=True)]
-        return getattr(torch, "_foreach_add_" if name.endswith("_") else "_foreach_add")(self, steps)
+        found: list[Tensor] = []
+        for old, scalar, one, other in zip(self, scalars.unbind(0), tensor1, tensor2, strict=True):
+            step = combine(scalar.to(one.dtype) * one, other)  # only now: lists may hold what is written before
+            found.append(old.add_(step) if name.endswith("_") else old + step)
+        return found
 
     return run
 
