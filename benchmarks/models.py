@@ -131,6 +131,7 @@ class Crossing(nn.Module):
                 self.register_buffer(f"{kind}_length_{number}", layer.cumulative_length, persistent=False)
 
     def forward(self, tokens: torch.Tensor, states: torch.Tensor, position: torch.Tensor, first: bool) -> torch.Tensor:
+        flags = dict(self.cache.is_updated)
         for number, layer in enumerate(self.cache.self_attention_cache.layers):
             layer.cumulative_length.copy_(position[0])
             self.cache.is_updated[number] = not first
@@ -138,6 +139,8 @@ class Crossing(nn.Module):
             for layer in self.cache.cross_attention_cache.layers:
                 layer.cumulative_length.zero_()
         found = self.decoder(input_ids=tokens, encoder_hidden_states=states, cache=self.cache, use_cache=True)
+        self.cache.is_updated.clear()  # `first` says it at each call; a compiled program keeps no Python state
+        self.cache.is_updated.update(flags)
         return self.head(found.last_hidden_state)
 
 
