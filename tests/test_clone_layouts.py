@@ -58,7 +58,11 @@ COLUMNS = torch.arange(15.0).view(3, 5).t()
         (squared, ROWS, 0),
         (through(ops.relu.default), COLUMNS, 1),  # the result would lie in columns
         (through(ops.relu.default), torch.arange(8.0).view(2, 4)[:, :1].unsqueeze(1), 0),  # one dimension
-        (through(ops.relu.default), torch.arange(24.0).view(2, 3, 4)[:, :, :1].expand(2, 3, 1), 1),  # a stride of nothing
+        (
+            through(ops.relu.default),
+            torch.arange(24.0).view(2, 3, 4)[:, :, :1].expand(2, 3, 1),
+            1,
+        ),  # a stride of nothing
         (through(ops.relu.default), torch.arange(3.0).expand(5, 3), 1),  # rows in one place
         (through(ops.flip.default, [0]), ROWS, 1),  # no pointwise operator
         (through(ops.sum.dim_IntList, [0]), ROWS, 0),  # one dimension lies as it does

@@ -92,6 +92,7 @@ class Run:
         return [(bytes_, bytes_.clone()) for bytes_ in raw]
 
 
+@torch.no_grad()
 def validate(program: Program) -> bool:
     """Run a program in all worlds. Returns whether it depends on the order of elements; raises when it is no test."""
     dependent = False
@@ -216,6 +217,7 @@ def draft(seed: int, options: Options = Options()) -> Draft:
     return draft_with(random.Random(seed), options, seed)
 
 
+@torch.no_grad()
 def draft_with(rng: random.Random, options: Options, seed: int = -1) -> Draft:
     """The program that a source of choices makes."""
     from tools.fuzz.steps import rules
@@ -266,7 +268,7 @@ def _outputs(made: Draft) -> tuple[str, ...]:
 
 
 def _arguments(rng: random.Random, dims: tuple[int, ...], options: Options) -> Program:
-    """Arguments only: fresh, non-contiguous, offset, with gaps, expanded, and sharing memory in every way."""
+    """Arguments only: fresh, of the same form, non-contiguous, offset, with gaps, expanded, and sharing memory in every way."""
     storages: list[Storage] = []
     arguments: list[Argument] = []
     main = rng.choice(("f32", "f32", "f32", "f64", "f16", "bf16", "i64", "i32", "u8", "c64", "bool", "i16", "i8"))
@@ -277,6 +279,10 @@ def _arguments(rng: random.Random, dims: tuple[int, ...], options: Options) -> P
             if shared is not None:
                 arguments.append(shared)
                 continue
+        if arguments and rng.random() < 0.1:
+            storages.append(replace(storages[arguments[-1].storage], seed=rng.randrange(1 << 30)))
+            arguments.append(replace(arguments[-1], storage=len(storages) - 1, same_as=-1))
+            continue
         dtype = main if rng.random() < 0.6 else rng.choice(options.dtypes)
         sizes = tuple(rng.choice(dims) for _ in range(rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))))
         offset, strides = _layout(rng, sizes)
@@ -306,9 +312,15 @@ def _held(rng: random.Random, arguments: Sequence[Argument]) -> tuple[Argument, 
             kinds.append("attribute")  # one that is also something else is refused
         if first == "parameter":
             kinds = ["parameter", "parameter", ""]
+        if made and argument.same_as < 0 and made[-1].held == "buffer" and _form(made[-1]) == _form(argument):
+            kinds = ["buffer"]  # two that may change places
         held = rng.choice(kinds)
         made.append(replace(argument, held=held, module="part" if held and rng.random() < 0.25 else ""))
     return tuple(made)
+
+
+def _form(argument: Argument) -> tuple[object, ...]:
+    return argument.dtype, argument.sizes, argument.strides, argument.offset, argument.lazy
 
 
 def _layout(rng: random.Random, sizes: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:

@@ -114,23 +114,23 @@ def matrices(d: Draft) -> Proposal | None:
     """A product added to a tensor."""
     exact = (torch.float32, torch.float64, torch.int32, torch.int64)
     name = d.rng.choice(list(MATRICES))
-    sizes: dict[str, int] = {}
+    first, *factors = MATRICES[name]
+    target = d.pick(lambda t: t.dtype in exact and t.dim() == len(first))
+    if target is None:
+        return None
+    t = d.names[target]
+    sizes = dict(zip(first, t.shape)) | {axis: d.rng.choice(d.dims) for axis in "bmk" if axis not in first}
     operands: list[str] = []
-    for axes in MATRICES[name]:
-
-        def fits(t: torch.Tensor, axes: str = axes) -> bool:
-            same = not operands or t.dtype is d.names[operands[0]].dtype
-            return same and t.dtype in exact and t.dim() == len(axes) and all(
-                sizes.get(a, n) == n for a, n in zip(axes, t.shape)
-            )  # fmt: skip
-
-        found = d.pick(fits)
-        if found is None:
-            return None
-        operands.append(found)
-        sizes.update(zip(axes, d.names[found].shape))
+    texts: list[str] = []
+    for axes in factors:
+        shape = tuple(sizes[axis] for axis in axes)
+        found = d.pick(lambda o, shape=shape: o.dtype == t.dtype and o.shape == shape)
+        texts.append(
+            f"{{{len(operands) + 1}}}" if found else f"torch.full({list(shape)}, {d.literal()}, dtype={t.dtype})"
+        )
+        operands += [found] if found else []
     scales = d.rng.choice(("", ", beta=2", ", beta=0", ", alpha=2"))
-    return _forms(d, name, operands[0], f"{{1}}, {{2}}{scales}", (operands[1], operands[2]), _alike(d, operands[0]))
+    return _forms(d, name, target, f"{', '.join(texts)}{scales}", tuple(operands), _alike(d, target))
 
 
 @_rule
@@ -176,25 +176,25 @@ def into(d: Draft) -> Proposal | None:
     dim = d.rng.randrange(t.dim())
     kind = d.rng.choice(("join", "pick", "where", "reduce", "reduce", "matmul"))
     if kind == "reduce":
-        keep = d.rng.random() < 0.4
-        source = d.pick(lambda o: o.dtype == t.dtype and (
-            o.dim() == t.dim() and o.shape[:dim] == t.shape[:dim] and t.shape[dim] == 1 and o.shape[dim + 1 :] == t.shape[dim + 1 :]
-            if keep else o.dim() == t.dim() + 1 and o.shape[:dim] + o.shape[dim + 1 :] == t.shape
-        ))  # fmt: skip
-        if source is None:
+        longer = d.pick(
+            lambda o: o.dtype == t.dtype and o.dim() == t.dim() + 1 and o.shape[:dim] + o.shape[dim + 1 :] == t.shape
+        )
+        alike = longer or _alike(d, target)
+        if alike is None:
             return None
+        whole = "{1}" if longer else f"torch.stack([{{1}}, {{1}}], {dim})"
         text = d.rng.choice((
-            f"sum({{1}}, {dim}, {keep}, dtype={{1}}.dtype, out={{0}})", f"amax({{1}}, {dim}, {keep}, out={{0}})",
-            f"amin({{1}}, {dim}, {keep}, out={{0}})", f"prod({{1}}, {dim}, {keep}, dtype={{1}}.dtype, out={{0}})",
-            f"any({{1}}, {dim}, {keep}, out={{0}})",
+            f"sum({whole}, {dim}, dtype={t.dtype}, out={{0}})", f"amax({whole}, {dim}, out={{0}})",
+            f"amin({whole}, {dim}, out={{0}})", f"prod({whole}, {dim}, dtype={t.dtype}, out={{0}})",
+            f"any({whole}, {dim}, out={{0}})", f"all({whole}, {dim}, out={{0}})",
         ))  # fmt: skip
-        return f"torch.{text}", (target, source), d.second_name()
+        return f"torch.{text}", (target, alike), d.second_name()
     if kind == "where":
-        mask = d.pick(lambda m: m.dtype is torch.bool and m.dim() <= t.dim())
-        others = [d.broadcasting(t, same_dtype=True) for _ in range(2)]
-        if mask is None or others[0] is None or others[1] is None:
+        mask, one, other = d.broadcasting(t), d.broadcasting(t, same_dtype=True), d.broadcasting(t, same_dtype=True)
+        if mask is None or one is None or other is None:
             return None
-        return "torch.where({1}, {2}, {3}, out={0})", (target, mask, others[0], others[1]), d.second_name()
+        asked = "{1}" if d.names[mask].dtype is torch.bool else "({1} == 1)"
+        return f"torch.where({asked}, {{2}}, {{3}}, out={{0}})", (target, mask, one, other), d.second_name()
     if kind == "matmul":
         left = d.pick(lambda o: o.dim() >= 1 and o.dtype == t.dtype and o.dtype.is_floating_point and o.itemsize > 2)
         right = d.pick(

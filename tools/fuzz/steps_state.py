@@ -36,11 +36,11 @@ def rebind(d: Draft) -> Proposal | None:
 
 @_rule
 def exchange(d: Draft) -> Proposal | None:
-    """Two attributes change places."""
+    """Two attributes change places; with other forms there is one call only."""
     names = _free(d)
     if len(names) < 2:
         return None
     first, second = d.rng.sample(names, 2)
     a, b = d.names[first], d.names[second]
     same = (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
-    return ("{1}, {0}", (first, second), (first, second)) if same else None
+    return ("{1}, {0}", (first, second), (first, second)) if same or d.rng.random() < 0.4 else None
