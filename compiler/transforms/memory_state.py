@@ -199,7 +199,8 @@ class MemoryState:
             self.value = emitter.empty(self.memory.element, self.memory.dims)
         if not same_width(element_of(self.value), element):
             declared = self.memory.element
-            self.value = emitter.reinterpret(self.value, declared if same_width(declared, element) else element)
+            wanted = "ui8" if element == "i1" else element  # a bool would keep one bit of each byte around the window
+            self.value = emitter.reinterpret(self.value, declared if same_width(declared, element) else wanted)
             self._last_insert = None
         return self.value
 
