@@ -81,7 +81,7 @@ def compile_program(
     with stages.measure("capture"):
         captured = capture(program, example_inputs, trust=trust)
     with stages.measure("import"):
-        imported = import_graph(captured, readers)
+        imported = import_graph(captured, readers, reshapes=True)
         mark_donated(imported, donate)
         if kernel_compiler is not None:
             write_nki_backend_config(imported.module, kernel_compiler, meta_tensor)
@@ -162,7 +162,7 @@ def _stage_texts(
     """The texts behind `Executable.ir`. The first two are imported again when asked for: keeping them costs more."""
 
     def handles() -> ModuleOp:
-        imported = import_graph(captured, readers)
+        imported = import_graph(captured, readers, reshapes=True)
         mark_donated(imported, donate)
         return imported.module
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -60,6 +60,14 @@ class Assumptions:
     links: tuple[Link, ...] = ()
 
 
+class Reshaped(NamedTuple):
+    """The geometry that a call leaves an argument with; `shift` counts elements from where it began before."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    shift: int
+
+
 @dataclass
 class Program:
     """An imported program.
@@ -74,6 +82,8 @@ class Program:
         rebound: module attributes that the program binds to a new tensor: name -> result of the IR function.
         training: training flag of every submodule at capture, by qualified name.
         assumed: what is checked about the Python state around the program at each call.
+        reshaped: arguments whose metadata the program changes in place (`x.t_()`), with what they end up as.
+        returned: results that are such an argument itself: result -> argument.
         symbolic: names of the dynamic dimensions, empty for a static program.
     """
 
@@ -88,4 +98,15 @@ class Program:
     rebound: dict[str, int] = field(default_factory=dict)
     training: dict[str, bool] = field(default_factory=dict)
     assumed: Assumptions = field(default_factory=Assumptions)
+    reshaped: dict[int, Reshaped] = field(default_factory=dict)
+    returned: dict[int, int] = field(default_factory=dict)
     symbolic: tuple[str, ...] = ()
+
+    def left(
+        self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """What a caller holds after a run of the IR that gave these results: the arguments are reshaped, in place."""
+        found = [arguments[self.returned[n]] if n in self.returned else tensor for n, tensor in enumerate(results)]
+        for index, (sizes, strides, shift) in self.reshaped.items():
+            arguments[index].as_strided_(sizes, strides, int(arguments[index].storage_offset()) + shift)
+        return found, list(arguments)

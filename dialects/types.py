@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
@@ -128,8 +127,9 @@ def _to_xdsl(sizes: tuple[int, ...]) -> tuple[int, ...]:
 class Form(NamedTuple):
     """What a handle type says, in numbers.
 
-    `size` is the bytes of one element, `static` says whether no number of the window is DYNAMIC, `extent` the first byte and one past the last byte of a static window ((0, 0)
-    when it is empty or not static), `value` the type of the elements that the handle shows.
+    `size` is the bytes of one element, `static` says whether no number of the window is DYNAMIC, `extent` is the first byte
+    and one past the last byte of a static window ((0, 0) when it is empty or not static), `value` the type of the elements
+    that the handle shows.
     """
 
     element: str

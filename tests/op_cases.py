@@ -525,8 +525,15 @@ def linear_algebra_cases() -> list[Case]:
 
 
 def creation_cases() -> list[Case]:
+    first, last, whole = torch.tensor(-1.3), torch.tensor(2.6, dtype=f64), torch.tensor(4)
+    between = [(".Tensor_Tensor", first, last), (".Tensor_Scalar", whole, -2.5), (".Scalar_Tensor", 0.7, whole)]
     return [case("logspace", *ends, base, dtype=d) for d in (f32, f64, i64, bf16)
-            for ends, base in (((0, 2, 4), 10.0), ((1, 1.2, 2), 10.0), ((-2, 1, 5), 2.0), ((3, 0, 1), 10.0))]  # fmt: skip
+            for ends, base in (((0, 2, 4), 10.0), ((1, 1.2, 2), 10.0), ((-2, 1, 5), 2.0), ((3, 0, 1), 10.0))] + [
+            case(f"linspace{kind}", *ends, steps, dtype=d) for d in (f32, f64, i64, bf16, c64)
+            for kind, *ends in between for steps in (0, 1, 2, 7)] + [
+            case(f"logspace{kind}", *ends, steps, 2.0, dtype=d, tolerance=(2e-2, 2e-2) if d is bf16 else None)
+            for d in (f32, f64, i64, bf16) for kind, *ends in between for steps in (0, 1, 6)] + [
+            case("linspace", 0.7, 5.5, 4, dtype=i64)]  # fmt: skip
 
 
 def narrow_cases() -> list[Case]:

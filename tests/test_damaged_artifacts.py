@@ -322,5 +322,74 @@ def test_strides_that_the_memory_does_not_have_are_rejected(
     assert "the strides of 'k' do not give" in said or "reaches byte" in said
 
 
+def _entry_is_gone(module: Any, index: Any) -> None:
+    del aliases(module)[0]
+    del index["aliases"][0]
+
+
+def _read_only_argument_has_an_entry(module: Any, index: Any) -> None:
+    """`row` has an output of its type, the sum made a row."""
+    for shape in (of_opcode(module, "reduce").shape, root(module).shape.tuple_shapes[0]):
+        shape.dimensions[:] = [1, 4]
+        shape.layout.minor_to_major[:] = [1, 0]
+    module.host_program_shape.result.tuple_shapes[0].CopyFrom(root(module).shape.tuple_shapes[0])
+    index["results"][0]["shape"] = [1, 4]
+    aliases(module).add(output_shape_index=[0], parameter_number=2, kind=2)
+    index["aliases"].append({"output": 0, "parameter": 2, "kind": "must-alias"})
+
+
+def _nobody_writes(module: Any, index: Any) -> None:
+    next(a for a in index["arguments"] if a["name"] == "k")["written"] = False
+
+
+def _two_arguments_in_one_parameter(module: Any, index: Any) -> None:
+    row, k = (next(a for a in index["arguments"] if a["name"] == name) for name in ("row", "k"))
+    row["parameter"] = k["parameter"]
+
+
+def _output_is_a_final_value(module: Any, index: Any) -> None:
+    index["plan"][0]["index"] = index["aliases"][0]["output"]
+
+
+def _entries_in_another_order(module: Any, index: Any) -> None:
+    one, two = aliases(module)
+    kept = type(one)()
+    kept.CopyFrom(one)
+    one.CopyFrom(two)
+    two.CopyFrom(kept)
+    index["aliases"].reverse()
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_entry_is_gone, "argument 'k' is written, against the alias table"),
+        (_read_only_argument_has_an_entry, "argument 'row' is not written, against the alias table"),
+        (_nobody_writes, "argument 'k' is not written, against the alias table"),
+        (_two_arguments_in_one_parameter, "argument 'row' is not written, against the alias table"),
+        (_output_is_a_final_value, "which is written into a parameter"),
+        (_entries_in_another_order, ""),
+    ],
+    ids=lambda x: x.__name__ if callable(x) else "",
+)
+def test_bytes_and_index_are_damaged_alike(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Any, Any], None], reason: str
+) -> None:
+    """Each agrees with the other; what the program does is told against either. An order says nothing."""
+    for path in sound.rglob("*"):
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    module = Module.FromString((sound / HLO).read_bytes())
+    index = json.loads((tmp_path / "aliases.json").read_text())
+    damage(module, index)
+    data = module.SerializeToString(deterministic=True)
+    (tmp_path / HLO).write_bytes(data)
+    index["files"][HLO] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (tmp_path / "aliases.json").write_text(json.dumps(index))
+    assert main(["--check-artifact", str(tmp_path)]) == (1 if reason else 0)
+    said = capsys.readouterr()
+    assert reason in said.err if reason else said.out.endswith("sound\n")
+
+
 def test_there_are_enough() -> None:
     assert len({damage for damage, _ in DAMAGE}) >= 20

@@ -146,3 +146,73 @@ def test_a_window_that_is_rolled_in_place_is_read_before_it_is_written():
     program(right)
     compiler.compile(program, (given.clone(),))(given)
     assert torch.equal(given, right)
+
+
+SPECTRA: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "window": lambda s, w: torch.istft(s, 16, 4, window=w),
+    "method, longer than the signal": lambda s, w: s.istft(16, 4, 16, w, length=130),
+    "two-sided": lambda s, w: torch.istft(torch.cat([s, s[:, 1:8].flip(1).conj()], 1), 16, onesided=False),
+    "complex": lambda s, w: torch.istft(
+        torch.cat([s, s[:, 1:8]], 1), 16, window=w, return_complex=True, normalized=True
+    ),
+    "one signal": lambda s, w: torch.istft(s[0], 16, 16, center=False),
+}
+
+
+@pytest.mark.parametrize("call", SPECTRA)
+def test_signals_from_spectra(call: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    window = torch.hann_window(16) + 0.1
+    spectra = torch.stft(torch.randn(2, 100, generator=generator), 16, 4, window=window, return_complex=True)
+    program = SPECTRA[call]
+    assert_like_eager(program, spectra, window)
+    torch.testing.assert_close(torch.compile(program, backend=fx2hlo)(spectra, window), program(spectra, window))
+
+
+def test_a_spectrum_of_the_wrong_size_is_refused() -> None:
+    with pytest.raises(compiler.CompileError, match="do not fit n_fft"):
+        compiler.compile(lambda s: torch.istft(s, 20), (torch.ones(9, 3, dtype=torch.complex64),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.uint8, torch.bool, torch.int64])
+def test_hashes(dtype: torch.dtype) -> None:
+    x = torch.tensor([[-3, 0, 7], [1, 1, 90]]).to(dtype) * torch.tensor(1).to(dtype)
+
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        found = [torch.hash_tensor(x), torch.hash_tensor(x, 1, keepdim=True), torch.hash_tensor(x[:, :1], (0, 1))]
+        return [h.view(torch.int64) for h in found]
+
+    assert_like_eager(program, x)
+
+
+def test_a_split_at_places_in_a_tensor() -> None:
+    x = torch.arange(10.0)
+    assert_like_eager(lambda x: [*torch.tensor_split(x, [2, 7]), *x.tensor_split(torch.tensor(3)), *x.hsplit(2)], x)
+    with pytest.raises(compiler.UnsupportedError, match="what tensor_split gives depend on the data"):
+        compiler.compile(lambda x, i: torch.tensor_split(x, i), (x, torch.tensor([2])))
+
+
+WINDOWS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "function": lambda x, i: torch.narrow(x, 1, i, 3) * 2,
+    "keywords": lambda x, i: x.narrow(dim=-1, start=i + 1, length=2).sum(1),
+    "first dimension": lambda x, i: x[:4].narrow(0, i, 2).t().clone(),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("form", ["traced", "dynamo"])
+def test_windows_that_start_where_a_tensor_says(window: str, form: str) -> None:
+    program, x = WINDOWS[window], torch.arange(35.0).reshape(5, 7)
+    if form == "traced":
+        compiled: Any = compiler.compile(program, (x, torch.tensor(0)))
+    else:
+        compiled = torch.compile(program, backend=fx2hlo)
+    for start in (0, 2, -4):
+        i = torch.tensor(start)
+        torch.testing.assert_close(compiled(x, i), program(x, i))
+
+
+def test_a_window_at_run_time_is_not_returned_or_written() -> None:
+    for program in (lambda x, i: x.narrow(0, i, 2), lambda x, i: x.narrow(0, i, 2).zero_()):
+        with pytest.raises(compiler.UnsupportedError, match="known only at run time"):
+            compiler.compile(program, (torch.ones(4), torch.tensor(1)))

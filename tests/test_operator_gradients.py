@@ -54,6 +54,32 @@ def test_resampling(mode: str, spatial: int) -> None:
     assert_gradients(forward, x)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_antialiased_resampling(mode: str) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        by_factor = F.interpolate(x, scale_factor=(0.4, 1.7), mode=mode, antialias=True)
+        sizes = itertools.product(((3, 2), (9, 11), (1, 1)), (True, False) if mode != "lanczos" else (False,))
+        by_size = [F.interpolate(x, size=s, mode=mode, align_corners=a, antialias=True) for s, a in sizes]
+        return torch.cat([by_factor.flatten(), *(y.flatten() for y in by_size)])
+
+    assert_gradients(forward, image(2, 2, 9, 6))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_antialiased_resampling_of_bytes_and_of_the_infinite(mode: str) -> None:
+    def program(pixels: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
+        return [F.interpolate(y, size=(4, 13), mode=mode, antialias=True) for y in (pixels, x)]
+
+    pixels = torch.randint(0, 256, (2, 3, 9, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    x = image(1, 2, 17, 8).to(memory_format=torch.channels_last)
+    x[0, 1, 16, 7] = float("inf")
+    (got, spread), (want, right) = compiler.compile(program, (pixels, x))(pixels, x), program(pixels, x)
+    assert torch.equal(got, want)
+    assert torch.equal(spread.isfinite(), right.isfinite())
+    torch.testing.assert_close(spread, right, equal_nan=True, rtol=1e-4, atol=1e-5)
+    assert spread.stride() == right.stride()
+
+
 @pytest.mark.parametrize("spatial", [2, 3])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_grid_sampling(mode: str, spatial: int) -> None:
@@ -190,3 +216,47 @@ def test_segments(reduce: str, data: str) -> None:
         return torch.segment_reduce(x, reduce, lengths=lengths, axis=0, unsafe=True, initial=1.0)
 
     assert_gradients(forward, SEGMENTS[data])
+
+
+@pytest.mark.parametrize("lengths", ["numbers", "tensors"])
+@pytest.mark.parametrize("form", ["padded", "one behind the other"])
+def test_alignments_of_a_sequence(form: str, lengths: str) -> None:
+    labels = torch.tensor([[1, 1, 3], [2, 4, 2], [5, 1, 1]])
+    heard, said = [6, 4, 2], [3, 2, 3]  # the third has no alignment
+    targets = labels if form == "padded" else torch.cat([row[:n] for row, n in zip(labels, said)])
+    given = (torch.tensor(heard), torch.tensor(said)) if lengths == "tensors" else (heard, said)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        log_probs = x.log_softmax(2)
+        kinds = itertools.product(("none", "mean", "sum"), (True,))
+        losses = [F.ctc_loss(log_probs, targets, *given, reduction=r, zero_infinity=z).reshape(-1) for r, z in kinds]
+        one = F.ctc_loss(log_probs[:, 0], targets[0] if form == "padded" else targets[:3], (6,), (3,), reduction="none")
+        return torch.cat([*losses, one.reshape(-1)])
+
+    assert_gradients(forward, image(6, 3, 7))
+
+
+def test_a_sequence_without_an_alignment() -> None:
+    def program(x: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
+        return torch.nn.CTCLoss(reduction="none")(x, torch.tensor([[1, 1], [2, 3]]), heard, torch.tensor([2, 0]))
+
+    x, heard = image(3, 2, 4).log_softmax(2), torch.tensor([2, 0])
+    executable = compiler.compile(program, (x, heard))
+    for lengths in (heard, torch.tensor([3, 3])):
+        torch.testing.assert_close(executable(x, lengths), program(x, lengths))
+    with pytest.raises(compiler.CompileError, match="no such number of frames"):
+        compiler.compile(lambda x: F.ctc_loss(x, torch.tensor([[1], [2]]), (4, 4), (1, 1)), (x,))
+
+
+CHUNKS = {"mean": 3, "sum": 2, "none": 4}
+
+
+@pytest.mark.parametrize("reduction", CHUNKS)
+def test_a_loss_in_chunks(reduction: str) -> None:
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=CHUNKS[reduction])
+    target = torch.tensor([0, 3, 2, 6, 1, 1, -100, 4])
+
+    def forward(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.linear_cross_entropy(x, weight, target, linear_bias=bias, reduction=reduction, options=options)
+
+    assert_gradients(forward, image(8, 5), image(7, 5), image(7))

@@ -266,9 +266,45 @@ def test_the_reference_draws_the_same() -> None:
         assert torch.equal(given[0], exe.state[STATE])
 
 
+def _filled(*numbers: float) -> torch.Tensor:
+    """Each number in a row of draws."""
+    return torch.tensor(numbers, dtype=torch.float32).unsqueeze(1).expand(len(numbers), N).clone()
+
+
+COUNTS = _filled(1.0, 5, 20, 25, 100, 100_000)
+LAWS: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "poisson": (torch.poisson, (_filled(0.0, 0.2, 3, 9.99, 10, 47, 12_000),)),
+    "poisson of 16 bits": (torch.poisson, (_filled(0.0, 2, 30).to(torch.bfloat16),)),
+    "poisson of 64 bits": (torch.poisson, (_filled(4, 600).double(),)),
+    "binomial": (torch.binomial, (COUNTS, torch.tensor([0.3, 0.9, 0.5, 0.45, 0.97, 0.2]).unsqueeze(1))),
+    "binomial at the ends": (torch.binomial, (COUNTS[:3], torch.tensor([[0.0], [1.0], [0.5]]))),
+    "gamma": (torch._standard_gamma, (_filled(0.02, 0.7, 1, 2.5, 400),)),
+    "dirichlet": (lambda a: torch._sample_dirichlet(a.mT), (_filled(0.1, 1, 4),)),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_laws_of_rejection_and_inversion(law: str) -> None:
+    """Two samples of one law: no gap of their distribution functions that chance makes less than once in a million."""
+    program, given = LAWS[law]
+    torch.manual_seed(0)
+    mine, theirs = drawn(program, *given), program(*given)
+    assert (mine.dtype, mine.shape, mine.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+    if law == "dirichlet":
+        mine, theirs = mine.mT, theirs.mT
+    for ours, eager in zip(mine.double(), theirs.double(), strict=True):
+        places = torch.cat([ours, eager])
+        below = [torch.searchsorted(x.sort().values, places, right=True) / N for x in (ours, eager)]
+        assert float((below[0] - below[1]).abs().max()) < math.sqrt(-math.log(1e-6 / 2) / N)
+    assert torch.equal(drawn(program, *given), drawn(program, *given))
+
+
 def test_refused() -> None:
     generator = torch.Generator()
-    with pytest.raises(UnsupportedError, match="poisson.default draws from a distribution"):
-        compiler.compile(lambda x: torch.poisson(x), (torch.ones(3),))
+    library = torch.library.Library("test_random", "FRAGMENT")
+    library.define("lucky(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+    library.impl("lucky", torch.empty_like, "Meta")
+    with pytest.raises(UnsupportedError, match="lucky.default draws from a distribution"):
+        compiler.compile(lambda x: torch.ops.test_random.lucky(x), (torch.ones(3),))
     with pytest.raises(compiler.CompileError):
         compiler.compile(lambda x: x.clone().normal_(generator=generator), (torch.ones(3),))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import programs  # pyright: ignore[reportAttributeAccessIssue]
 import pytest
@@ -17,7 +20,7 @@ from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
 from compiler.reference import entry
 from compiler.validation.inputs import arguments_of, copies
-from compiler.validation.observe import observe, tensor_difference
+from compiler.validation.observe import observe, observed, tensor_difference
 from compiler.validation.outside import _reason
 from compiler.validation.validator import Validator
 
@@ -41,6 +44,16 @@ def hidden() -> torch.library.Library:
         x.numpy()[...] = 7.0
         return x.sum()
 
+    def shrinks(x: torch.Tensor) -> torch.Tensor:
+        result = x * 2
+        x.untyped_storage().resize_(0)
+        return result
+
+    numbers = itertools.count()
+
+    def counts(x: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(x, next(numbers))
+
     define("alias(Tensor x) -> Tensor", lambda x: x.view(4), lambda x: torch.empty_like(x))
     define("keeps(Tensor x) -> Tensor", lambda x: kept.copy_(x), lambda x: torch.empty_like(x))
     define("writes(Tensor x) -> Tensor", writes, lambda x: x.new_empty(()))
@@ -52,6 +65,9 @@ def hidden() -> torch.library.Library:
     )
     define("widens(Tensor x) -> Tensor", lambda x: x.double(), lambda x: torch.empty_like(x))
     define("beside(Tensor x) -> Tensor", lambda x: x.as_strided((99,), (1,), 0).sum(), lambda x: x.new_empty(()))
+    define("shrinks(Tensor x) -> Tensor", shrinks, lambda x: torch.empty_like(x))
+    define("shrinks_(Tensor(a!) x) -> Tensor", shrinks, lambda x: torch.empty_like(x))
+    define("counts(Tensor x) -> Tensor", counts, lambda x: torch.empty_like(x))
     define("honest(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x))
     return library  # never taken away: PyTorch's handles on its operators would be left dangling
 
@@ -104,27 +120,217 @@ def test_inputs_that_a_check_in_the_graph_refuses_are_not_tried() -> None:
     compiler.compile(lambda x: torch.linalg.cholesky(x), (torch.eye(3),), validate=True)
 
 
+def grown(x: torch.Tensor) -> torch.Tensor:
+    made = torch.empty(0)
+    made.resize_(4)[:2].copy_(x[:2])
+    return made
+
+
+def every_other(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    made = torch.empty(8)
+    made[::2].copy_(x[:4])
+    return made, made.sum()
+
+
+def placed(x: torch.Tensor) -> tuple[Any, ...]:
+    return x.kthvalue(3), x.median(0), x.nanmedian(0), x.mode(0, keepdim=True), torch.argsort(x)
+
+
+TIES = {
+    "topk": (lambda x: torch.topk(x, 3), torch.ones(8)),
+    "unsorted topk": (lambda x: torch.topk(x.relu(), 5, sorted=False), torch.ones(200)),
+    "sort": (lambda x: torch.sort(x, descending=True), torch.zeros(40)),
+    "sort along a column": (lambda x: torch.sort(x.t(), dim=0), torch.zeros(3, 30)),
+    "ranks": (placed, torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])),
+    "ties in a branch": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: torch.topk(x, 2)[1], lambda x: torch.sort(x)[1][:2], (x,)),
+        torch.ones(40),
+    ),
+    "empty_like": (lambda x: torch.empty_like(x), torch.ones(300)),
+    "all kinds": (lambda x: (x.new_empty(3), x.new_empty_strided((2, 2), (1, 2)), torch.empty(4)), torch.ones(3)),
+    "as places": (lambda x: x[torch.empty(3, dtype=torch.int64)], torch.ones(3)),
+    "resized": (grown, torch.ones(4)),
+    "written in part": (every_other, torch.ones(4)),
+    "cancelled": (lambda x: (x.sum(), (x - x.mean()).sum()), torch.rand(1000) * 1e4),
+    "lstm": (torch.nn.LSTM(4, 4).eval(), torch.ones(3, 2, 4)),
+}
+
+
+@pytest.mark.filterwarnings("error:validation of pass")
+@pytest.mark.parametrize("name", TIES)
+def test_answers_that_are_not_unique_are_compared_and_no_fault(name: str) -> None:
+    """Equal elements, memory that nobody wrote, and sums of which only rounding is left."""
+    program, example = TIES[name]
+    with torch.no_grad():
+        compiler.compile(program, (example,), validate=True)
+
+
+def factors(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Whose signs are open, and two results that do not depend on them."""
+    u, s, vh = torch.linalg.svd(x)
+    y[1:].mul_(2.0)
+    return u, (u[:, :3] * s) @ vh, y[1:], y - 1.0
+
+
+FACTORED = (torch.rand(4, 3, generator=torch.Generator().manual_seed(3)), torch.ones(4))
+
+
+def test_what_has_no_unique_answer_is_told_once() -> None:
+    with pytest.warns(
+        UserWarning, match=r"compared all but what is not determined: output 0 .*_linalg_svd.default is not"
+    ):
+        compiler.compile(factors, FACTORED, validate=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiler.compile(lambda x: torch.linalg.svd(x)[1], FACTORED[:1], validate=True)
+
+
+@pytest.mark.filterwarnings("ignore:validation of pass")
 @pytest.mark.parametrize(
     ("program", "example"),
     [
-        (lambda x: torch.topk(x, 3), torch.ones(8)),
-        (lambda x: torch.sort(x, descending=True), torch.zeros(40)),
-        (lambda x: torch.empty_like(x), torch.ones(300)),
+        (lambda x: torch.linalg.svd(x), torch.rand(2, 3, 5)),
+        (lambda x: torch.linalg.eigh(x @ x.mT), torch.eye(3)),
+        (lambda x: torch.linalg.qr(x), torch.ones(4, 4)),
     ],
-    ids=["topk", "sort", "empty_like"],
+    ids=["svd", "eigh of a multiple of one", "qr of rank one"],
 )
-@pytest.mark.filterwarnings("ignore:validation cannot decide")
-def test_answers_that_are_not_unique_are_no_fault(program: Any, example: torch.Tensor) -> None:
+def test_factors_with_other_signs_are_no_fault(program: Any, example: torch.Tensor) -> None:
     compiler.compile(program, (example,), validate=True)
 
 
-def test_what_an_operator_determines_is_told_from_what_it_does_not() -> None:
-    def operator(program: Any) -> str:
-        return undetermined(import_graph(capture(program, (torch.ones(4),))).module)
+@pytest.mark.filterwarnings("ignore:validation of pass")
+def test_a_fault_beside_an_open_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pass, and in the executable."""
+    from jaxlib.mlir.dialects import stablehlo
 
-    assert operator(lambda x: torch.topk(x, 2)[1]) == "aten.topk.default"
-    assert operator(lambda x: torch.topk(x, 2)[0]) == ""
-    assert operator(lambda x: torch.sort(x, stable=True)[1]) == ""
+    from compiler.lowering import load_rules
+    from compiler.lowering.registry import RULES
+    from compiler.runtime.outputs import Outputs
+
+    load_rules()
+    right, right_rule = Outputs.__init__, RULES["aten.sub.Tensor"]
+
+    def wrong(self: Outputs, signature: Any) -> None:
+        right(self, signature)
+        self._plan = tuple(
+            s._replace(window=s.window._replace(offset=0)) if s.kind == "argument_view" else s for s in self._plan
+        )
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(ValidationError, match="pass run: .* output 2 differs") as caught,
+    ):
+        patch.setattr(Outputs, "__init__", wrong)
+        compiler.compile(factors, FACTORED, validate=True)
+    with monkeypatch.context() as patch, pytest.raises(ValidationError, match="pass lower: .* output 3 differs"):
+        patch.setitem(RULES, "aten.sub.Tensor", lambda b, call: stablehlo.negate(cast(Any, right_rule(b, call))))
+        compiler.compile(factors, FACTORED, validate=True)
+    assert caught.value.pass_name == "run"
+
+
+@pytest.mark.parametrize(
+    ("target", "position", "program"),
+    [
+        ("aten.topk.default", 1, lambda x: torch.topk(x, 3)[1]),
+        ("aten.sort.default", 1, lambda x: torch.sort(x)[1]),
+        ("aten.ge.Scalar", 0, lambda x: x * 0.5 >= 0.5),
+    ],
+    ids=["topk", "sort", "a step"],
+)
+def test_a_fault_that_shows_at_equal_elements_only_is_found(
+    monkeypatch: pytest.MonkeyPatch, target: str, position: int, program: Any
+) -> None:
+    """Places of equal elements that are none of theirs; `>` for `>=`, which no noise may excuse."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    from compiler.lowering import load_rules
+    from compiler.lowering.registry import RULES
+
+    load_rules()
+    right = RULES[target]
+
+    def wrong(b: Any, call: Any) -> Any:
+        if target == "aten.ge.Scalar":
+            return RULES["aten.gt.Scalar"](b, call)
+        results = list(cast(Any, right(b, call)))
+        results[position] = stablehlo.add(
+            results[position], b.splat(1, b.element(results[position]), b.shape(results[position]))
+        )
+        return results
+
+    monkeypatch.setitem(RULES, target, wrong)
+    with pytest.raises(ValidationError) as caught:
+        compiler.compile(program, (torch.ones(40),), validate=True)
+    assert caught.value.pass_name == "lower"
+
+
+def test_an_operator_that_does_not_repeat_itself_is_no_fault_of_a_pass(hidden: torch.library.Library) -> None:
+    module = import_graph(
+        capture(lambda x: (torch.ops.fx2hlo_validation.counts(x) + 1, x * 2), (torch.ones(4),))
+    ).module
+    validator = Validator.of(module)
+    with pytest.warns(UserWarning, match="gives other results each time it runs"):
+        validator.apply("nothing", module, lambda m: None)
+
+
+@pytest.mark.parametrize("name", ["shrinks", "shrinks_"])
+@pytest.mark.parametrize("inside", [False, True], ids=["", "in a branch"])
+def test_an_operator_that_shrinks_a_storage_is_named(hidden: torch.library.Library, name: str, inside: bool) -> None:
+    operator = getattr(torch.ops.fx2hlo_validation, name).default
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        made = x.clone()
+        if inside:
+            return torch.cond(x.sum() > -99, lambda x: operator(x.clone()) + 1, lambda x: x * 2, (x,))
+        return operator(made) + made
+
+    with pytest.raises(ValidationError, match=f"{name}.default shrinks the storage of operand 0 to 0 bytes") as caught:
+        compiler.compile(program, (torch.ones(4),), validate=True)
+    assert (inside or caught.value.location.startswith(__file__)) and "leave storages as large" in caught.value.hint
+
+
+def test_sharing_of_many_results_is_found_in_one_walk() -> None:
+    one, many = torch.ones(2), [torch.ones(2) for _ in range(20000)]
+    start = time.process_time()
+    seen = observed([*many, *many[:10], one[1:], many[3][1:]], [one])
+    assert time.process_time() - start < 20
+    assert seen.sharing is not None
+    assert [str(s) for s in seen.sharing[-3:]] == [
+        "result 9 itself", "a view of argument 0 at byte 4", "a view of result 3 at byte 4",
+    ]  # fmt: skip
+
+
+def test_a_fault_in_a_long_program_is_shown_by_a_short_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 operations, one of them wrong: what is printed is that one, and as a file it fails again."""
+    from compiler.lowering import load_rules
+    from compiler.lowering.registry import RULES
+
+    load_rules()
+
+    def program(x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        for step in range(60):
+            k[1:3].mul_(0.5)
+            x = x * 0.25 + k[1:3]
+            if step == 57:
+                x = torch.atan2(x, k[:2])
+        return x
+
+    right = RULES["aten.atan2.default"]
+    monkeypatch.setitem(
+        RULES, "aten.atan2.default", lambda b, call: right(b, dataclasses.replace(call, args=call.args[::-1]))
+    )
+    with pytest.raises(ValidationError) as caught:
+        compiler.compile(program, (torch.ones(2, 4), torch.ones(4, 4)), validate=True)
+    lines = caught.value.slice.splitlines()
+    assert len(lines) == 6 and "aten.atan2.default" in lines[2] and caught.value.node == "atan2"
+    (tmp_path / "slice.mlir").write_text(caught.value.slice)
+    again = [str(tmp_path / "slice.mlir"), "--validate", "-t", "hlo-text", "-o", str(tmp_path / "out")]
+    assert main(again) == 1
+    assert "slice.mlir:3:" in (said := capsys.readouterr().err) or "slice.mlir:4:" in said
+    assert "pass lower: changes what the program computes" in said
 
 
 @pytest.mark.parametrize("case", programs.CASES[::6], ids=lambda c: c.id)

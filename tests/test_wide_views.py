@@ -54,3 +54,20 @@ def test_call_whose_storage_does_not_fit_is_refused() -> None:
     executable = compiler.compile(view_of_written, [torch.arange(40).to(torch.int16)[1:14]])
     with pytest.raises(compiler.CompileError, match="inside an element"):
         executable(torch.arange(40).to(torch.int16)[2:15])
+
+
+@pytest.mark.parametrize(
+    "elements", [(torch.int16, torch.float32, torch.uint8), (torch.int8, torch.int64, torch.int16)]
+)
+def test_put_together_and_taken_apart_again(elements: tuple[torch.dtype, ...]) -> None:
+    narrow, wide, other = elements
+
+    def program(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        b.add_(1)
+        return a.view(wide).view(other).clone()
+
+    def arguments() -> list[torch.Tensor]:
+        storage = torch.arange(16).to(narrow)
+        return [storage, storage[:1]]
+
+    assert torch.equal(compiler.compile(program, arguments())(*arguments()), program(*arguments()))

@@ -112,6 +112,11 @@ class Replay:
                 outputs.append(lazily(window(results[number], source), source["lazy"]))
             else:
                 outputs.append(self._view(arguments[number], self.index["arguments"][number], source))
+        for entry, argument in zip(self.index["arguments"], arguments, strict=True):
+            if (now := entry.get("reshaped")) is not None:
+                argument.as_strided_(
+                    now["size"], now["stride"], argument.storage_offset() - entry["offset"] + now["offset"]
+                )
         for entry in self.index["arguments"]:
             if entry["kind"] == "generator" and not entry["written"]:  # a seed, and another one for every call
                 self.state[entry["name"]].add_(1).remainder_(1 << 31)
@@ -203,6 +208,8 @@ class Replay:
             return complex(*map(float.fromhex, content))
         if kind in ("tuple", "list"):
             return (list if kind == "list" else tuple)(map(Replay._constant, content))
+        if kind == "size":
+            return torch.Size(content)
         return torch.device(content) if kind == "device" else getattr(torch, content)
 
 

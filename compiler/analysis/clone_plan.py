@@ -13,7 +13,7 @@ from typing import Literal
 from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
-from compiler.analysis.conflicts import Conflict, Judge
+from compiler.analysis.conflicts import Conflict, Judge, LaidOut
 from compiler.analysis.copies import CLONE, Objection, find_copies
 from compiler.analysis.interference import Copy, Interference
 from compiler.analysis.selection import Clause, Solved, choose, satisfied
@@ -40,10 +40,13 @@ class ClonePlan:
 
 
 def plan_clones(
-    function: FuncOp, objective: Objective = "bytes", objection: Objection = lambda op, source, result: ""
+    function: FuncOp,
+    objective: Objective = "bytes",
+    objection: Objection = lambda op, source, result: "",
+    laid_out: LaidOut = lambda op, windows: False,
 ) -> ClonePlan:
     """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
-    fills of fresh memory by `copy_` count by their bytes only)."""
+    fills of fresh memory by `copy_` count by their bytes only). `laid_out` is what the caller knows of strides of results."""
     analysis = AliasAnalysis(function)
     copies, refusals = find_copies(analysis, objection)
     reasons: dict[HandleCall, Remark] = {}
@@ -52,7 +55,7 @@ def plan_clones(
     weights = _weights(copies, objective)
     standing: list[tuple[Conflict, frozenset[HandleCall]]] = []
     while True:
-        kept, conflicts, refused = _settle(analysis, copies, weights, reasons)
+        kept, conflicts, refused = _settle(analysis, copies, weights, reasons, laid_out)
         against: dict[int, Conflict] = {}
         for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
             for number in conflict.clause.keep & kept:
@@ -86,7 +89,11 @@ def _weights(copies: list[Copy], objective: Objective) -> list[int]:
 
 
 def _settle(
-    analysis: AliasAnalysis, copies: list[Copy], weights: list[int], reasons: dict[HandleCall, Remark]
+    analysis: AliasAnalysis,
+    copies: list[Copy],
+    weights: list[int],
+    reasons: dict[HandleCall, Remark],
+    laid_out: LaidOut,
 ) -> tuple[frozenset[int], list[Conflict], dict[int, str]]:
     """The copies to keep, the conflicts that say why, and the copies that cannot be judged beside these.
 
@@ -95,7 +102,7 @@ def _settle(
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        judge = Judge(interference, given, donated)
+        judge = Judge(interference, given, donated, laid_out)
         conflicts = list(judge.layout_conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:

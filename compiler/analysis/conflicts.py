@@ -9,8 +9,10 @@ So conflicts are clauses over copies that hold whatever else is decided.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -19,7 +21,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from compiler.analysis.alias import Root, argument_attributes
 from compiler.analysis.interference import Atoms, Class, Copy, Interference, Touch, count, element_size, listed, within
-from compiler.analysis.layout import same_strides
+from compiler.analysis.layout import rebase, same_strides
 from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
 from dialects.calls import HandleCall
@@ -37,6 +39,13 @@ POSITIONED = frozenset(
 
 ANY_LAYOUT = "fx.flexible_layout"
 """Attribute of a call of an operator, not one of ATen's, that computes the same whatever strides its operands have."""
+
+LaidOut = Callable[[HandleCall, Sequence[Geometry]], bool]
+"""Whether the results of a call lie in fresh memory as they do in the program when its operands (in order, only those that
+are memory) have these windows. It must be known for sure: "no" is always right."""
+
+_MOST_LAYOUTS = 64
+"""Ways in which the operands of one call may lie that are asked for."""
 
 ANYWHERE = 1 << 62
 """As a modulus for distances: divides none but 0."""
@@ -67,10 +76,11 @@ class Judge:
             memory with them.
         donated: those of them that the caller gives up. Their contents count only where the program changes them; where
             it does not, one result may live there.
+        laid_out: what is known of the strides of results.
     """
 
-    def __init__(self, interference: Interference, given: frozenset[Root], donated: frozenset[Root]):
-        self.interference = interference
+    def __init__(self, interference: Interference, given: frozenset[Root], donated: frozenset[Root], laid_out: LaidOut):
+        self.interference, self.laid_out = interference, laid_out
         self.given, self.donated = given, donated
         self.analysis = interference.analysis
         self._paths: tuple[dict[Root, frozenset[int]], ...] = ({}, {})
@@ -140,7 +150,7 @@ class Judge:
         if not op.target.data.startswith("aten.") and ANY_LAYOUT not in op.attributes:
             return "it may look at raw memory"
         reads, writes = op.effects.reads() or (), op.effects.writes() or ()
-        viewed = False
+        viewed, follow = False, ""
         for alias, result in zip(op.aliases.data, op.outs, strict=True):
             if alias.kind in ("same", "view") and alias.operand == number:
                 viewed = True
@@ -149,14 +159,41 @@ class Judge:
             elif alias.kind == "may" and alias.operand in (number, -1):
                 return "it may return its operand"
             elif alias.kind == "fresh" and not _is_row_major(op) and self._layout_shows(result, 8):
-                return "the strides of its result follow"
+                follow = "the strides of its result follow"
         if number not in (*reads, *writes) and not viewed:
             return "it asks for sizes or strides"
         if number in writes:
             covered = self.interference.placed(Touch(root, handle, False, True, False))
             if covered is None or self_overlaps(covered) is not False:
                 return "it would write one element twice"
-        return ""
+        return "" if follow and self._laid_out_the_same(op) else follow
+
+    def _laid_out_the_same(self, op: HandleCall) -> bool:
+        """Whether the results of a call have their strides wherever copies that go would put its operands."""
+        ways: list[list[Geometry]] = []
+        for handle in op.args:
+            where = self.analysis.locations.get(handle)
+            if where is None:
+                continue
+            if len(where.roots) != 1 or (found := self._ways(where.window, where.roots[0], handle)) is None:
+                return False
+            ways.append(found)
+        return prod(map(len, ways)) <= _MOST_LAYOUTS and all(self.laid_out(op, chosen) for chosen in product(*ways))
+
+    def _ways(self, window: Geometry, root: Root, handle: SSAValue) -> list[Geometry] | None:
+        """The window on its root, and on the source of each copy above that may go; None where one is no strided window."""
+        found = [window]
+        while (copy := self.interference.above.get(root)) is not None:
+            own, source = self._windows(copy)
+            root = copy.parent
+            if same_strides(own, source):
+                continue
+            placed = rebase(window, own, source) if element_size(handle) == element_size(copy.source) else None
+            if placed is None:
+                return None
+            window = placed
+            found.append(window)
+        return found
 
     def _layout_shows(self, result: SSAValue, depth: int) -> bool:
         """Whether anything may depend on how fresh memory is laid out."""

@@ -150,8 +150,9 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
     owners: dict[int, Place] = {}
     for place in result.places.values():
         owners.setdefault(id(place.memory), place)  # the first handle is the memory itself, the others are views of it
+    bytewise = {id(result.places[handle].memory) for _, handle in result.writes if _form(handle).element != "i1"}
     for place in owners.values():
-        _lay_out(place.memory, block.args, place.origin, carriers)
+        _lay_out(place.memory, block.args, place.origin, carriers, id(place.memory) in bytewise)
     seen: dict[int, Memory] = {}
     for argument in block.args:
         memory = result.places[argument].memory
@@ -305,18 +306,22 @@ def _bytes_of(value: SSAValue) -> Region:
     return found
 
 
-def _lay_out(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
-    """Choose start, element type and shape of a memory's value."""
-    _shape(memory, arguments, origin, carriers)
+def _lay_out(
+    memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool, bytewise: bool
+) -> None:  # fmt: skip
+    """Choose start, element type and shape of a memory's value; `bytewise`: written as another type than bool."""
+    _shape(memory, arguments, origin, carriers, bytewise)
     memory.bytes = math.prod(memory.dims) * ELEMENTS[memory.element][1]
 
 
-def _shape(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool) -> None:
+def _shape(
+    memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carriers: bool, bytewise: bool
+) -> None:  # fmt: skip
     owners = [arguments[number] for number in memory.arguments] or [origin]
     elements = {_form(o).element for o in owners}
     element = min(elements, key=lambda e: (ELEMENTS[e][1], e == "i1", e))
-    if element == "i1" and len(elements) > 1:
-        element = "ui8"  # the others' bytes have more bits than a bool keeps
+    if element == "i1" and (len(elements) > 1 or bytewise):
+        element = "ui8"  # the bytes of others have more bits than a bool keeps
     if memory.arguments and memory.written and carriers:
         element = CARRIERS.get(element, element)
     size = ELEMENTS[element][1]
@@ -337,4 +342,3 @@ def _shape(memory: Memory, arguments: Sequence[SSAValue], origin: SSAValue, carr
 
 def _form(value: SSAValue) -> Form:
     return form(cast("MemRefType[Attribute]", value.type))
-

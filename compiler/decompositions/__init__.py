@@ -18,10 +18,10 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
 
 def decomposition(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function for these ATen overloads."""
+    """Register a function for these overloads, ATen's unless a namespace stands in front."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        DECOMPOSITIONS.update({f"aten.{overload}": function for overload in overloads})
+        DECOMPOSITIONS.update({o if o.count(".") == 2 else f"aten.{o}": function for o in overloads})
         return function
 
     return register

@@ -113,6 +113,7 @@ class Signature:
         in_tree, in_leaves: structure of `(args, kwargs)`; a tensor leaf names an argument.
         out_tree, out_leaves: structure of the result; a tensor leaf names an entry of `plan`.
         rebound: attributes of the module that a call binds anew, with their entries of `plan`.
+        reshaped: inputs that a call leaves with another geometry: a window counted like the argument's own.
     """
 
     bindings: tuple[Binding, ...]
@@ -125,6 +126,7 @@ class Signature:
     out_tree: TreeSpec
     out_leaves: tuple[Leaf, ...]
     rebound: tuple[tuple[str, int], ...] = ()
+    reshaped: tuple[tuple[int, Window], ...] = ()
 
     def __post_init__(self) -> None:
         check(self)
@@ -154,15 +156,19 @@ def signature_of(program: Program, function: FuncOp) -> Signature:
     def types(values: Iterable[Any]) -> tuple[TensorType, ...]:
         return tuple(TensorType(element_name(t.element_type), tuple(t.get_shape())) for t in values)
 
+    bindings = tuple(
+        Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy, b.around)
+        for b in attributes["alias.bindings"].data
+    )
+    plan = [
+        OutputSource(s.kind, s.index, s.element, Window(*s.geometry), s.lazy) for s in attributes["alias.plan"].data
+    ]
+    for result, argument in program.returned.items():
+        plan[result] = OutputSource("argument", argument)
     return Signature(
-        bindings=tuple(
-            Binding(b.name, b.kind, b.parameter, b.element, Window(*b.geometry), b.written, b.lazy, b.around)
-            for b in attributes["alias.bindings"].data
-        ),
+        bindings=bindings,
         aliases=tuple(Alias(*entry) for entry in attributes["alias.table"].data),
-        plan=tuple(
-            OutputSource(s.kind, s.index, s.element, Window(*s.geometry), s.lazy) for s in attributes["alias.plan"].data
-        ),
+        plan=tuple(plan),
         parameters=types(function.function_type.inputs.data),
         results=types(function.function_type.outputs.data),
         in_tree=program.in_tree,
@@ -170,6 +176,11 @@ def signature_of(program: Program, function: FuncOp) -> Signature:
         out_tree=program.out_tree,
         out_leaves=program.out_leaves,
         rebound=tuple(program.rebound.items()),
+        reshaped=tuple(
+            (index, Window(r.sizes, r.strides, bindings[index].window.offset + r.shift))
+            for index, r in program.reshaped.items()
+            if (r.sizes, r.strides, r.shift) != (*bindings[index].window[:2], 0)
+        ),
     )
 
 
@@ -186,6 +197,7 @@ def check(s: Signature) -> None:
     check_aliases(s.aliases, s.parameters, s.results)
     _check_plan(s)
     _check_leaves(s)
+    _check_reshaped(s)
 
 
 def check_aliases(aliases: Iterable[tuple[int, int]], parameters: Sequence[Any], results: Sequence[Any]) -> None:
@@ -259,6 +271,19 @@ def _check_leaves(s: Signature) -> None:
         _require(False, f"{known} {reason} a place in the input tree")
     for index in [leaf.index for leaf in s.out_leaves if leaf.is_tensor] + [index for _, index in s.rebound]:
         _require(0 <= index < len(s.plan), f"the output tree names output {index}, there are {len(s.plan)}")
+
+
+def _check_reshaped(s: Signature) -> None:
+    indices = [index for index, _ in s.reshaped]
+    _require(len(set(indices)) == len(indices), "an argument is reshaped twice")
+    for index, window in s.reshaped:
+        _require(0 <= index < len(s.bindings), f"argument {index}, which is none, is reshaped")
+        b = s.bindings[index]
+        where = f"argument {b.name!r}, when it is reshaped,"
+        _require(b.kind == "input", f"{where} is no input")
+        _check_window(window, b.element, where)
+        if b.parameter >= 0:
+            _check_inside(window, b.element, s.parameters[b.parameter].bytes, where, f"parameter {b.parameter}")
 
 
 def _check_window(window: Window, element: str, where: str) -> None:

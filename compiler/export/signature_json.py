@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from compiler.export.elements import DTYPES
@@ -24,19 +25,21 @@ KEYS = ("parameters", "results", "arguments", "aliases", "plan", "inputs", "outp
 """The keys of a document that make up the signature."""
 
 _WINDOW = ("element", "size", "stride", "offset")
+_ARGUMENT = ("name", "kind", "parameter", "written", "lazy", *_WINDOW)
 _INDEX = 2**31 - 1
 
 
 def signature_to_json(s: Signature) -> dict[str, Any]:
     """The document; raises CompileError for a structure or constant that cannot be stored."""
-    contract = s.contract
+    contract, reshaped = s.contract, dict(s.reshaped)
     return {
         "parameters": [{"element": t.element, "shape": list(t.shape)} for t in s.parameters],
         "results": [{"element": t.element, "shape": list(t.shape)} for t in s.results],
         "arguments": [
             {"name": b.name, "kind": b.kind, "parameter": b.parameter if b.parameter >= 0 else None,
-             "written": b.written, "lazy": b.lazy, **window_to_json(b.element, b.window), **({"around": True} if b.around else {})}
-            for b in s.bindings
+             "written": b.written, "lazy": b.lazy, **window_to_json(b.element, b.window), **({"around": True} if b.around else {}),
+             **({"reshaped": window_to_json(b.element, reshaped[i])} if i in reshaped else {})}
+            for i, b in enumerate(s.bindings)
         ],
         "aliases": [{"output": a.output, "parameter": a.parameter, "kind": "must-alias"} for a in s.aliases],
         "plan": [_source_to_json(source) for source in s.plan],
@@ -63,6 +66,7 @@ def signature_from_json(document: dict[str, Node]) -> Signature:
         out_tree=out_tree,
         out_leaves=out_leaves,
         rebound=tuple((name, index.integer(high=_INDEX)) for name, index in document["rebound"].table().items()),
+        reshaped=tuple(found for i, item in enumerate(document["arguments"].array()) for found in _reshaped(i, item)),
     )
     contract = signature.contract
     stored = {key: index.integer(high=_INDEX) for key, index in document["io_map"].table().items()}
@@ -92,13 +96,22 @@ def _type(node: Node) -> TensorType:
 
 
 def _binding(node: Node) -> Binding:
-    parts = node.record(("name", "kind", "parameter", "written", "lazy", *_WINDOW), ("around",))
+    parts = node.record(_ARGUMENT, ("around", "reshaped"))
     element, window = window_from_json(parts)
     around = "around" in parts and parts["around"].flag()
     parameter = -1 if parts["parameter"].value is None else parts["parameter"].integer(high=_INDEX)
     kind = parts["kind"].choice(ARGUMENT_KINDS)
     lazy = parts["lazy"].choice(LAZY)
     return Binding(parts["name"].text(), kind, parameter, element, window, parts["written"].flag(), lazy, around)
+
+
+def _reshaped(index: int, node: Node) -> Iterator[tuple[int, Window]]:
+    parts = node.record(_ARGUMENT, ("around", "reshaped"))
+    if "reshaped" in parts:
+        element, window = window_from_json(parts["reshaped"].record(_WINDOW))
+        if element != parts["element"].value:
+            raise parts["reshaped"].error("has another element type than the argument")
+        yield index, window
 
 
 def _alias(node: Node) -> Alias:

@@ -155,6 +155,8 @@ def constant_to_json(value: Any) -> Any:
         return {"float": value.hex()}
     if type(value) is complex:
         return {"complex": [value.real.hex(), value.imag.hex()]}
+    if type(value) is torch.Size:
+        return {"size": list(value)}
     if type(value) in (tuple, list):
         return {type(value).__name__: [constant_to_json(item) for item in value]}
     if isinstance(value, torch.device):
@@ -183,6 +185,8 @@ def constant_from_json(node: Node) -> Any:
         if name in ("tuple", "list"):
             items = content.tuple_of(constant_from_json)
             return items if name == "tuple" else list(items)
+        if name == "size":
+            return torch.Size(content.integers())
         if name == "device":
             return torch.device(content.text())
         if name == "torch" and isinstance(value := getattr(torch, content.text(), None), _NAMED):

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch._export.utils import _compiling_state_context
 from torch._guards import tracing
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedFakeTensorException
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -59,7 +59,7 @@ def capture(
     if isinstance(program, ExportedProgram):
         return capture_exported(program, example_inputs, kwargs)
     if isinstance(program, fx.GraphModule):
-        return _graph_module(program, example_inputs)
+        return _graph_module(program, example_inputs, kwargs)
     if not callable(program):
         raise CompileError(
             f"cannot capture a {type(program).__name__}",
@@ -73,9 +73,19 @@ def capture(
 # -- a graph that exists -----------------------------------------------------------------------
 
 
-def _graph_module(graph: fx.GraphModule, example_inputs: Sequence[Any] | None) -> Captured:
+def _graph_module(
+    graph: fx.GraphModule, example_inputs: Sequence[Any] | None, kwargs: dict[str, Any] | None = None
+) -> Captured:
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
-    given: list[Any] = list(example_inputs) if example_inputs is not None else [_hinted(n) for n in placeholders]
+    in_spec, out_spec = _structures(graph)
+    if example_inputs is None:
+        given: list[Any] = [_hinted(n) for n in placeholders]
+    elif in_spec is not None:
+        given, spec = pytree.tree_flatten((tuple(example_inputs), kwargs or {}))
+        if spec != in_spec:
+            raise CompileError(f"the graph takes arguments of the structure {in_spec}, {spec} was given")
+    else:
+        given = list(example_inputs)
     if len(given) != len(placeholders):
         raise CompileError(f"the graph has {len(placeholders)} inputs, {len(given)} were given")
     inputs: list[Input] = []
@@ -90,8 +100,21 @@ def _graph_module(graph: fx.GraphModule, example_inputs: Sequence[Any] | None) -
     plain = pytree.tree_map(lambda x: x, _plain(output.args[0]))
     found, out_tree = pytree.tree_flatten(plain)
     out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
-    in_tree = pytree.tree_structure((tuple(0 for _ in inputs), {}))
-    return Captured(graph, tuple(inputs), in_tree, tuple(leaves), out_tree, out_leaves)
+    in_tree = in_spec or pytree.tree_structure((tuple(0 for _ in inputs), {}))
+    out_tree = out_spec or out_tree
+    held = held_tensors(graph)
+    return Captured(graph, tuple(inputs), in_tree, tuple(leaves), out_tree, out_leaves, held=held)
+
+
+def _structures(graph: fx.GraphModule) -> tuple[pytree.TreeSpec | None, pytree.TreeSpec | None]:
+    """The structures of `(args, kwargs)` and of the result that a graph with flat inputs and results is called with."""
+    info = getattr(graph.graph._codegen, "pytree_info", None)
+    if info is None or info.in_spec is None or info.out_spec is None:
+        return None, None
+    if info.in_spec.num_children != 2:
+        return None, None
+    args, kwargs = info.in_spec.children()
+    return (info.in_spec, info.out_spec) if args.type is tuple and kwargs.type is dict else (None, None)
 
 
 def _hinted(node: fx.Node) -> Any:
@@ -151,7 +174,11 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if item.tensor.layout != torch.strided or item.tensor.device.type == "meta":
             raise UnsupportedError(f"{item.name} is a {item.tensor.layout} tensor on {item.tensor.device}")
         if id(item.tensor) not in fakes:
-            fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)
+            try:
+                fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)
+            except UnsupportedFakeTensorException as error:
+                kind = f"a tensor of {item.tensor.dtype}"
+                raise UnsupportedError(f"{item.name} is {kind}: {error}", hint="pass plain tensors") from error
     outcome = _Outcome()
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -173,7 +200,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                     "the call changes a list or dict that it is given",
                     hint="return the new one, or write into its tensors",
                 )
-            found, outcome.tree = pytree.tree_flatten(returned)
+            # PyTorch's pytree makes a plain tuple of a Size.
+            found, outcome.tree = pytree.tree_flatten(returned, is_leaf=lambda value: type(value) is torch.Size)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):
@@ -231,6 +259,11 @@ def _trace_error(error: Exception) -> CompileError:
         return UnsupportedError(
             "the program takes a Python value or a shape from the data of a tensor", location=where,
             hint="keep it a tensor: torch.where, index_copy_, masked_fill",
+        )  # fmt: skip
+    if isinstance(error, NotImplementedError) and "argument of type" in str(error):
+        return UnsupportedError(
+            f"an operator takes an {error}, which has no place in a graph", location=where,
+            hint="use tensors: x.set_(y) for x.set_(y.untyped_storage(), ...), with y.as_strided",
         )  # fmt: skip
     if isinstance(error, RuntimeError) and "does not require grad" in str(error):
         return UnsupportedError(

@@ -1,7 +1,8 @@
-"""Functions of PyTorch whose implementation looks at data, by operators that do not, while a program is traced.
+"""Functions of PyTorch whose implementation looks at data, by operators that do not, while a program is traced or imported.
 
 `equal` and `allclose` give a number, as `item()` does. The others look only to check what they are given, or to select by a
-mask that follows from shapes; the check is left out: negative weights or variances give NaN where eager PyTorch raises.
+mask that follows from shapes; the check is left out: negative weights or variances, and windows whose overlap leaves a gap
+(`istft`), give NaN or infinities where eager PyTorch raises. An assignment to `.data`, which no operator stands for, becomes one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from compiler.errors import UnsupportedError
+from compiler.frontend.ctc import ctc_loss
 
 
 class DataChecks(TorchFunctionMode):
@@ -80,8 +85,97 @@ def gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+def istft(
+    input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:  # fmt: skip
+    """Frames transformed back, weighed by the window and added where they overlap, over the sum of the window's squares."""
+    width = n_fft if win_length is None else win_length
+    hop = n_fft // 4 if hop_length is None else hop_length
+    half = input.shape[-2] != n_fft if onesided is None else onesided
+    torch._check(
+        input.is_complex() and input.dim() in (2, 3) and input.numel() > 0, lambda: "istft takes complex frames"
+    )
+    torch._check(
+        input.shape[-2] == (n_fft // 2 + 1 if half else n_fft), lambda: "istft: the frequencies do not fit n_fft"
+    )
+    torch._check(0 < hop <= width <= n_fft, lambda: "istft: 0 < hop_length <= win_length <= n_fft does not hold")
+    torch._check(window is None or window.shape == (width,), lambda: "istft: the window has not win_length elements")
+    torch._check(return_complex or window is None or not window.is_complex(), lambda: "istft: the window is complex")
+    torch._check(not (return_complex and half), lambda: "istft: a complex signal is not one-sided")
+    scale = "ortho" if normalized else None
+    frames = (input if input.dim() == 3 else input.unsqueeze(0)).transpose(1, 2)
+    if return_complex:
+        frames = torch.fft.ifft(frames, dim=-1, norm=scale)
+    else:
+        frames = torch.fft.irfft(frames[..., : n_fft // 2 + 1], n_fft, dim=-1, norm=scale)
+    weights = torch.ones(width, dtype=input.dtype.to_real()) if window is None else window
+    before = (n_fft - width) // 2
+    weights = torch.constant_pad_nd(weights, (before, n_fft - width - before))
+    batch, count = frames.shape[:2]
+    whole = n_fft + hop * (count - 1)
+    start = n_fft // 2 if center else 0
+    end = whole - start if length is None else start + length
+
+    def overlapped(parts: Tensor) -> Tensor:
+        return torch.ops.aten.unfold_backward(parts, (parts.shape[0], whole), 1, n_fft, hop)[:, start:end]
+
+    signal = overlapped(frames * weights) / overlapped(weights.pow(2).expand(1, count, n_fft))
+    signal = signal if input.dim() == 3 else signal.squeeze(0)
+    return torch.constant_pad_nd(signal, (0, end - whole)) if end > whole else signal
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
+    places = named.get("tensor_indices_or_sections", named.get("indices", named.get("sections", indices_or_sections)))
+    if isinstance(places, Tensor):
+        known = getattr(places, "constant", None)
+        if known is None:
+            raise UnsupportedError(
+                "the sizes of what tensor_split gives depend on the data of a tensor",
+                hint="pass the places as a list of numbers",
+            )
+        with _disable_current_modes():
+            places = known.tolist()
+    return torch.tensor_split(input, places, dim)
+
+
+def set_data(target: Tensor, value: Tensor) -> None:
+    """`target.data = value`: other memory for the same tensor. PyTorch does that without calling an operator."""
+    if value.dtype != target.dtype:
+        raise UnsupportedError(
+            f"`.data = ` makes a tensor of {target.dtype} one of {value.dtype}", hint="use another variable for it"
+        )
+    places = [
+        (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.is_conj(), t.is_neg())
+        for t in (target, value)
+    ]
+    if places[0] != places[1]:
+        target.set_(value.detach())  # pyright: ignore[reportArgumentType]
+
+
+def _each(name: str, combine: Any) -> Any:
+    """`_foreach_addcdiv_` and the like, one tensor at a time where the scalars are in a tensor: on fakes PyTorch has none."""
+
+    def run(self: Any, tensor1: Any, tensor2: Any, *args: Any, **kwargs: Any) -> Any:
+        scalars = args[0] if args else kwargs.get("scalars")
+        if not isinstance(scalars, Tensor):
+            return getattr(torch, name)(self, tensor1, tensor2, *args, **kwargs)
+        steps = [combine(s.to(a.dtype) * a, b) for s, a, b in zip(scalars.unbind(0), tensor1, tensor2, strict=True)]
+        return getattr(torch, "_foreach_add_" if name.endswith("_") else "_foreach_add")(self, steps)
+
+    return run
+
+
+_FOREACH = {"_foreach_addcdiv": torch.div, "_foreach_addcmul": torch.mul}
 _FUNCTIONS: dict[Any, Any] = {
+    **{getattr(torch, f"{name}{end}"): _each(f"{name}{end}", one) for name, one in _FOREACH.items() for end in ("", "_")},
+    torch.Tensor.data.__set__: set_data,  # pyright: ignore[reportAttributeAccessIssue]
     torch.equal: equal, torch.Tensor.equal: equal, torch.allclose: allclose, torch.Tensor.allclose: allclose,
     torch.cov: cov, torch.Tensor.cov: cov, torch.corrcoef: corrcoef, torch.Tensor.corrcoef: corrcoef,
     torch.combinations: combinations, torch.nn.functional.gaussian_nll_loss: gaussian_nll_loss,
+    torch.istft: istft, torch.Tensor.istft: istft, torch.ops.aten.istft.default: istft,
+    torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: ctc_loss,
+    torch.ops.aten.ctc_loss.IntList: ctc_loss, torch.ops.aten.ctc_loss.Tensor: ctc_loss,
+    torch.tensor_split: tensor_split, torch.Tensor.tensor_split: tensor_split,
 }  # fmt: skip

@@ -6,6 +6,7 @@ strides; the kernels on meta tensors are those of eager mode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,25 +18,24 @@ from torch.utils._python_dispatch import _disable_current_modes
 from compiler.frontend.forms import is_symbolic
 
 
-def eager_view(op: OpOverload, args: Any, kwargs: Any) -> Any:
+def eager_view(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The views that `op` makes of fake tensors.
 
     None where only fake mode knows: sizes known at run time, and tensors whose elements it keeps.
     """
-    leaves = pytree.tree_leaves((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or any(isinstance(leaf, torch.SymInt) for leaf in leaves):
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if not tensors or not all(isinstance(t, FakeTensor) and t.constant is None and not is_symbolic(t) for t in tensors):
         return None
-    if not all(isinstance(t, FakeTensor) and t.constant is None and not is_symbolic(t) for t in tensors):
+    if any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves((args, kwargs))):
         return None
-    mode, device = tensors[0].fake_mode, tensors[0].fake_device  # type: ignore[attr-defined]
+    first: Any = tensors[0]
 
     def fake(view: torch.Tensor) -> FakeTensor:
-        return FakeTensor(mode, view, device)
+        return FakeTensor(first.fake_mode, view, first.fake_device)
 
     with _disable_current_modes():
-        args, kwargs = pytree.tree_map_only(FakeTensor, _bare, (args, kwargs))
-        return pytree.tree_map_only(torch.Tensor, fake, op(*args, **kwargs))
+        views = op(*(_bare(a) if isinstance(a, FakeTensor) else a for a in args), **kwargs)
+        return fake(views) if isinstance(views, torch.Tensor) else type(views)(map(fake, views))
 
 
 def _bare(tensor: FakeTensor) -> torch.Tensor:

@@ -20,17 +20,20 @@ from torch.utils._pytree import tree_leaves
 from xdsl.ir import Block
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.forms import Forms, Handle, Root
 from compiler.frontend.recording import Recorder
 from compiler.frontend.steps import Expansion, Slot
-from compiler.frontend.subscripts import NodeSubscripts
+from compiler.frontend.subscripts import NARROWS, NodeSubscripts
 
 READS = (
     ("call_function", operator.getitem),
     ("call_function", torch.Tensor.__getitem__),
     ("call_method", "__getitem__"),
+    *(("call_function", function) for function in NARROWS),
+    ("call_method", "narrow"),
 )
-"""Nodes that do nothing but read a subscript."""
+"""Nodes that do nothing but read a subscript, or a window."""
 
 
 class Expander:
@@ -104,7 +107,9 @@ class Expander:
         self.hits += 1
         return known, operands
 
-    def _observe_alone(self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, operands: list[Handle]) -> Expansion:
+    def _observe_alone(
+        self, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, operands: list[Handle]
+    ) -> Expansion:
         """With tensors of its own, which no other node has seen; but the state of the generator keeps its geometry."""
         return self._observe(target, run, args, kwargs, operands, {id(self.stream): self._fake_stream}, {})
 
@@ -125,7 +130,7 @@ class Expander:
                 fake = fakes[id(handle)] = self._fake(handle, storages)
             recorder.operand(fake, handle)
         recorder.stream = fakes[id(self.stream)] if self.draws else None
-        with torch.no_grad(), self.mode, recorder.subscripts, recorder:
+        with torch.no_grad(), self.mode, DataChecks(), recorder.subscripts, recorder:
             out = run(*_replace(args, fakes), **_replace(kwargs, fakes))
         expansion = recorder.finish(out)
         return replace(expansion, tensors=tuple(recorder.tensors)) if self.symbolic else expansion

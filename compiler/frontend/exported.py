@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -22,6 +23,7 @@ from compiler.errors import CompileError, UnsupportedError
 from compiler.frontend.forms import is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.scalars import without_numbers
+from compiler.frontend.sources import node_source
 from compiler.program import Leaf
 
 _KINDS = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer", InputKind.CONSTANT_TENSOR: "constant"}
@@ -38,6 +40,7 @@ def capture_exported(
     if example_inputs is not None:
         _check_examples(program, example_inputs, kwargs)
     graph = without_numbers(program.graph_module)
+    _refuse_half_assignments(graph)
     signature = program.graph_signature
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
@@ -72,6 +75,16 @@ def capture_exported(
             numbers = (SymIntArgument, SymFloatArgument, SymBoolArgument)
             outputs.append(Leaf(index, number=isinstance(spec.arg, numbers) and graph is not program.graph_module))
     return Captured(graph, tuple(inputs), in_spec, tuple(leaves), out_spec, tuple(outputs), updates=tuple(updates))
+
+
+def _refuse_half_assignments(graph: fx.GraphModule) -> None:
+    """UnsupportedError for `x.data = y`: the export keeps the question whether x can become y, and not that it does."""
+    for node in graph.graph.nodes:
+        if node.target is torch.ops.aten._has_compatible_shallow_copy_type.default:
+            raise UnsupportedError(
+                "torch.export has left out an assignment to `.data`", location=str(node_source(node) or ""), node=node.name,
+                hint="write into the tensor: x.copy_(y), and export again",
+            )  # fmt: skip
 
 
 def _check_examples(program: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.node import map_aggregate, map_arg
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -41,6 +41,8 @@ from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
 from compiler.frontend.inputs import Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.logs import quiet_torch
+from compiler.frontend.named import named, named_tensors, state_names
+from compiler.frontend.reshapes import Reshapes
 from compiler.frontend.sources import Source, node_source
 from compiler.frontend.stand_ins import StandIns
 from compiler.frontend.steps import Expansion, Slot
@@ -55,14 +57,16 @@ from dialects.fx import ConstantOp
 from dialects.types import DYNAMIC
 
 
-def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS) -> Program:
+def import_graph(captured: Captured, kernels: Sequence[KernelReader] = READERS, *, reshapes: bool = False) -> Program:
     """The program of a captured graph; `kernels` recognise calls of hand-written kernels.
+
+    `reshapes`: the caller carries out what `Program.reshaped` says; else a change of an argument's metadata is refused.
 
     Raises:
         UnsupportedError: for the first node that the IR cannot express, with the user's line.
     """
     with quiet_torch():
-        return Importer(captured, kernels).program()
+        return Importer(captured, kernels, reshapes=reshapes).program()
 
 
 _INLINED = {
@@ -84,7 +88,13 @@ _NO_EFFECT = frozenset(
 class Importer:
     """Walks a graph with an environment node -> structure of handles and Python values."""
 
-    def __init__(self, captured: Captured, kernels: Sequence[KernelReader] = READERS, draws: bool = True) -> None:
+    def __init__(
+        self,
+        captured: Captured,
+        kernels: Sequence[KernelReader] = READERS,
+        draws: bool = True,
+        reshapes: bool = False,
+    ) -> None:
         """`draws`: random operators become deterministic ones on the program's own stream; else they are calls like others."""
         self.captured = captured
         self.kernels = kernels
@@ -99,12 +109,13 @@ class Importer:
         self._candidates: list[tuple[Input, ConstantOp, Handle]] = []
         self._stand_ins = StandIns()
         self._nested = False
+        self._reshapes = Reshapes(reshapes and not self.expander.symbolic)
 
     # -- the program -----------------------------------------------------------------------------
 
     def program(self) -> Program:
         captured = self.captured
-        constants = _constants(captured.graph)
+        constants = named_tensors(captured.graph)
         tensors = [item for item in captured.inputs if item.tensor is not None]
         state = [item for item in tensors if item.kind != "input"] + _lifted(constants, tensors)
         order = [*state, *(item for item in tensors if item.kind == "input")]
@@ -131,11 +142,12 @@ class Importer:
         for item, placement, inline in zip(order, placements, inlined, strict=True):
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
+        self._reshapes.start(order, handles)
         self.constants = {id(item.tensor): handles[id(item)] for item in order}
         env: list[Any] = [handles[id(i)] if i.tensor is not None else i.constant for i in captured.inputs]
         outputs = pytree.tree_leaves(self.run(captured.graph, env), is_leaf=lambda x: isinstance(x, Handle))
         self._write_back(outputs, env)
-        return self._finish(kept, outputs)
+        return self._finish(kept, outputs, handles)
 
     def _candidate(self, item: Input, placement: Placement) -> Handle:
         """A small constant: in the IR unless something writes or returns it."""
@@ -148,7 +160,7 @@ class Importer:
         self._candidates.append((item, op, handle))
         return handle
 
-    def _finish(self, kept: list[tuple[Input, Placement]], outputs: list[Any]) -> Program:
+    def _finish(self, kept: list[tuple[Input, Placement]], outputs: list[Any], handles: dict[int, Handle]) -> Program:
         captured = self.captured
         results, out_leaves = self._results(outputs)
         escaped = {id(h.root) for h in results}
@@ -180,6 +192,7 @@ class Importer:
         kinds = ([a.type for a in self.block.args], [v.type for v in values])
         function = FuncOp("main", kinds, Region(self.block), arg_attrs=ArrayAttr(attributes))
         position_of = {id(i): n for n, (i, _) in enumerate(arguments)}
+        places = {id(handles[id(i)]): n for n, (i, _) in enumerate(arguments) if id(i) in handles}
         return Program(
             ModuleOp([function]),
             tuple(Argument(i.name, i.kind) for i, _ in arguments),
@@ -192,6 +205,8 @@ class Importer:
             rebound=self._rebound,
             training=dict(captured.training),
             assumed=captured.assumed,
+            reshaped=self._reshapes.ends(places),
+            returned=self._reshapes.returned(results, places),
             symbolic=self.symbols,
         )
 
@@ -281,8 +296,8 @@ class Importer:
         target = node.target
         if node.op == "get_attr":
             return self._attribute(graph, str(target))
-        args: Any = map_aggregate(node.args, lambda a: env[a] if isinstance(a, fx.Node) else a)
-        kwargs: Any = map_aggregate(node.kwargs, lambda a: env[a] if isinstance(a, fx.Node) else a)
+        args: Any = map_arg(node.args, env.__getitem__)
+        kwargs: Any = map_arg(node.kwargs, env.__getitem__) if node.kwargs else {}
         if node.op == "call_function":
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]
@@ -299,7 +314,7 @@ class Importer:
                 return None
         if node.op == "call_module":
             module = graph.get_submodule(str(target))
-            state = {n: self._attribute(graph, f"{target}.{n}") for n in _state_names(module)}
+            state = {n: self._attribute(graph, f"{target}.{n}") for n in state_names(module)}
             return self._run(node.op, target, (state, args, kwargs), {}, _module_call(module))
         return self._run(node.op, target, args, kwargs)
 
@@ -309,7 +324,9 @@ class Importer:
         first = self._stand_ins.now
         value = self._emit(expansion, operands)
         if expansion.copied:
-            self._stand_ins.read(value, args[0], args[1], node_name(self._location), place_of(self._location))
+            base, *key = (*args, *kwargs.values())
+            key = key[0] if len(key) == 1 else tuple(key)
+            self._stand_ins.read(value, base, key, node_name(self._location), place_of(self._location))
         elif self._stand_ins and target in (operator.setitem, torch.Tensor.__setitem__, "__setitem__"):
             base, key, stored = args
             self._stand_ins.assigned(base, key, stored, first)
@@ -334,8 +351,11 @@ class Importer:
             self.ops, self._nested = outer, nested
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
+        for operand, _ in expansion.rebound:
+            if operands[operand].argument:
+                self._reshapes.change(operands[operand], self._nested)
         slots = list(operands)
-        location, ops = self._location, self.ops
+        location, ops, stand_ins = self._location, self.ops, self._stand_ins if self._stand_ins else None
         for step in expansion.steps:
             forms = [slots[made.source].form if made.form is None else made.form for made in step.made]
             op = step.op.create(
@@ -347,8 +367,8 @@ class Importer:
             ops.append(op)
             for i in step.written:
                 slots[i].root.written = True
-            if self._stand_ins:
-                self._stand_ins.access(
+            if stand_ins is not None:
+                stand_ins.access(
                     (slots[i].root for i in step.operands), (slots[i].root for i in step.written), self._nested
                 )
             for made, form, value in zip(step.made, forms, op.results, strict=True):
@@ -373,7 +393,7 @@ class Importer:
         return _fill(expansion.output, slots)
 
     def _attribute(self, graph: fx.GraphModule, name: str) -> Any:
-        value = _resolve(graph, name)
+        value = named(graph, name)
         return self.constants[id(value)] if isinstance(value, torch.Tensor) else value
 
     def _higher_order(self, target: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
@@ -436,38 +456,6 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _module_call(module: torch.nn.Module) -> Callable[..., Any]:
     return lambda state, args, kwargs: torch.func.functional_call(module, state, tuple(args), kwargs)
-
-
-def _state_names(module: torch.nn.Module) -> list[str]:
-    return [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
-
-
-def _resolve(graph: fx.GraphModule, name: str) -> Any:
-    value: Any = graph
-    for part in name.split("."):
-        if not hasattr(value, part):
-            raise CompileError(
-                f"the graph names the attribute {name!r}, which its module does not have",
-                hint="set it on the GraphModule before compiling",
-            )
-        value = getattr(value, part)
-    return value
-
-
-def _constants(graph: fx.GraphModule) -> dict[str, torch.Tensor]:
-    """The tensors that a graph and its subgraphs name, by qualified name, in order of first use."""
-    found: dict[str, torch.Tensor] = {}
-    for node in graph.graph.nodes:
-        if node.op == "get_attr":
-            value = _resolve(graph, str(node.target))
-            if isinstance(value, torch.Tensor):
-                found.setdefault(str(node.target), value)
-            elif isinstance(value, fx.GraphModule):
-                found |= {f"{node.target}.{name}": tensor for name, tensor in _constants(value).items()}
-        elif node.op == "call_module":
-            module = _resolve(graph, str(node.target))
-            found |= {f"{node.target}.{n}": _resolve(module, n) for n in _state_names(module)}
-    return found
 
 
 def _lifted(constants: dict[str, torch.Tensor], given: Sequence[Input]) -> list[Input]:

@@ -6,6 +6,7 @@ real while tracing; here they are recorded like all others, and the tensors stay
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from types import MethodType
 from typing import Any
@@ -93,13 +94,19 @@ class Lifting:
 
 
 def held_tensors(graph: fx.GraphModule) -> tuple[torch.Tensor, ...]:
-    """The tensors in a traced graph that live outside of it: all but those made from Python numbers."""
-    found = {
-        id(tensor): tensor
-        for node in graph.graph.nodes
-        if node.op == "get_attr" and any(user.target not in _FRESH for user in node.users)
-        if isinstance(tensor := getattr(graph, str(node.target), None), torch.Tensor)
-    }
+    """The tensors in a graph and its subgraphs that live outside of it: all but those made from Python numbers."""
+    found: dict[int, torch.Tensor] = {}
+    for module in graph.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            if node.op == "call_module":
+                called = module.get_submodule(str(node.target))
+                found |= {id(tensor): tensor for tensor in (*called.parameters(), *called.buffers())}
+            elif node.op == "get_attr" and any(user.target not in _FRESH for user in node.users):
+                tensor = functools.reduce(
+                    lambda value, name: getattr(value, name, None), node.target.split("."), module
+                )
+                if isinstance(tensor, torch.Tensor):
+                    found[id(tensor)] = tensor
     return tuple(found.values())
 
 

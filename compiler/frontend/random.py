@@ -17,17 +17,13 @@ from torch._ops import OpOverload
 
 import compiler.random_bits  # registers the operator  # noqa: F401
 from compiler.errors import UnsupportedError
+from compiler.frontend.draws import DIGITS, Draw, integers, normal, uniform
+from compiler.frontend.rejection import binomial, poisson, sample_dirichlet, standard_gamma
 from compiler.frontend.schemas import facts
 from compiler.torch_types import overload
 
 if TYPE_CHECKING:
     from compiler.frontend.importer import Importer
-
-_DIGITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-"""Random bits of a uniform number: as many as the type's significand has."""
-
-Draw = Callable[[Sequence[int]], torch.Tensor]
-"""64 random bits, as i64, for each element of a tensor of this size."""
 
 Rule = Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
 """A random operator in terms of others: takes a Draw, then the operator's own arguments."""
@@ -79,70 +75,42 @@ def untagged(op: OpOverload) -> bool:
     return op.overloadpacket in _UNTAGGED
 
 
-def _uniform(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Multiples of 2^-digits in [0, 1)."""
-    digits = _DIGITS[dtype]
-    words = torch.bitwise_and(torch.bitwise_right_shift(draw(size), 64 - digits), (1 << digits) - 1)
-    return words.to(dtype) * 2.0**-digits
-
-
-def _normal(draw: Draw, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Box and Muller's method: the angle and the radius of a point that is normal in the plane."""
-    if dtype.is_complex:
-        real = torch.float64 if dtype is torch.complex128 else torch.float32
-        return torch.view_as_complex(_normal(draw, (*size, 2), real) * math.sqrt(0.5))
-    if dtype is torch.float64:
-        radius = 1 - _uniform(draw, size, dtype)
-        angle = _uniform(draw, size, dtype)
-    else:
-        words = draw(size)
-        radius = (torch.bitwise_and(words, 0xFFFFFFFF).to(torch.float32) + 0.5) * 2.0**-32
-        angle = torch.bitwise_and(torch.bitwise_right_shift(words, 40), 0xFFFFFF).to(torch.float32) * 2.0**-24
-    return (torch.sqrt(-2 * torch.log(radius)) * torch.cos(2 * math.pi * angle)).to(dtype)
-
-
-def _integers(draw: Draw, size: Sequence[int], low: int, high: int) -> torch.Tensor:
-    """Integers in [low, high): 63 random bits modulo the number of values."""
-    words = torch.bitwise_and(torch.bitwise_right_shift(draw(size), 1), (1 << 63) - 1)
-    return words % min(high - low, (1 << 63) - 1) + low
-
-
 def uniform_(draw: Draw, self: torch.Tensor, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
     """Types of 16 bits take an f32 that lies half a step of the interval's end lower, so that none rounds up to `high`."""
     if self.dtype not in (torch.float16, torch.bfloat16):
-        return self.copy_(_uniform(draw, self.shape, self.dtype) * (high - low) + low)
+        return self.copy_(uniform(draw, self.shape, self.dtype) * (high - low) + low)
     largest = max(abs(low), abs(high))
-    step = 2.0 ** (math.ceil(math.log2(largest)) - _DIGITS[self.dtype]) if largest else 0.0
-    fine = _uniform(draw, self.shape, torch.float32) * (high - low) + low
+    step = 2.0 ** (math.ceil(math.log2(largest)) - DIGITS[self.dtype]) if largest else 0.0
+    fine = uniform(draw, self.shape, torch.float32) * (high - low) + low
     return self.copy_((fine - step / 2).clamp_min(low))
 
 
 def normal_(draw: Draw, self: torch.Tensor, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
-    return self.copy_(_normal(draw, self.shape, self.dtype) * std + mean)
+    return self.copy_(normal(draw, self.shape, self.dtype) * std + mean)
 
 
 def random_(draw: Draw, self: torch.Tensor) -> torch.Tensor:
     """All non-negative integers of an integer type, or those that a floating-point type holds exactly."""
     if self.dtype.is_floating_point:
-        high = (1 << _DIGITS[self.dtype]) + 1
+        high = (1 << DIGITS[self.dtype]) + 1
     else:
         high = 2 if self.dtype is torch.bool else torch.iinfo(self.dtype).max + 1
-    return self.copy_(_integers(draw, self.shape, 0, high))
+    return self.copy_(integers(draw, self.shape, 0, high))
 
 
 def random_to_(draw: Draw, self: torch.Tensor, to: int) -> torch.Tensor:
-    return self.copy_(_integers(draw, self.shape, 0, to))
+    return self.copy_(integers(draw, self.shape, 0, to))
 
 
 def random_from_(draw: Draw, self: torch.Tensor, low: int, to: int | None) -> torch.Tensor:
     if to is None:
-        to = (1 << _DIGITS[self.dtype]) + 1 if self.dtype.is_floating_point else torch.iinfo(self.dtype).max + 1
-    return self.copy_(_integers(draw, self.shape, low, to))
+        to = (1 << DIGITS[self.dtype]) + 1 if self.dtype.is_floating_point else torch.iinfo(self.dtype).max + 1
+    return self.copy_(integers(draw, self.shape, low, to))
 
 
 def bernoulli_(draw: Draw, self: torch.Tensor, p: float | torch.Tensor = 0.5) -> torch.Tensor:
     dtype = torch.float64 if isinstance(p, torch.Tensor) and p.dtype is torch.float64 else torch.float32
-    return self.copy_(_uniform(draw, self.shape, dtype) < p)
+    return self.copy_(uniform(draw, self.shape, dtype) < p)
 
 
 def bernoulli_p(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
@@ -161,7 +129,7 @@ def native_dropout(draw: Draw, self: torch.Tensor, p: float, train: bool | None)
 def geometric_(draw: Draw, self: torch.Tensor, p: float) -> torch.Tensor:
     """How many trials it takes: by inversion."""
     dtype = torch.float32 if self.dtype in (torch.float32, torch.float16, torch.bfloat16) else torch.float64
-    return self.copy_(torch.floor(torch.log1p(-_uniform(draw, self.shape, dtype)) / math.log1p(-p)) + 1)
+    return self.copy_(torch.floor(torch.log1p(-uniform(draw, self.shape, dtype)) / math.log1p(-p)) + 1)
 
 
 def randperm(draw: Draw, n: int, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
@@ -175,9 +143,9 @@ def multinomial(draw: Draw, self: torch.Tensor, num_samples: int, replacement: b
     weights = self if self.dtype in (torch.float32, torch.float64) else self.to(torch.float32)
     if replacement:
         sums = weights.cumsum(-1)
-        places = _uniform(draw, (*self.shape[:-1], num_samples), weights.dtype) * sums[..., -1:]
+        places = uniform(draw, (*self.shape[:-1], num_samples), weights.dtype) * sums[..., -1:]
         return torch.searchsorted(sums, places, right=True).clamp_max(self.shape[-1] - 1)
-    waits = -torch.log1p(-_uniform(draw, self.shape, weights.dtype)) + torch.finfo(weights.dtype).tiny
+    waits = -torch.log1p(-uniform(draw, self.shape, weights.dtype)) + torch.finfo(weights.dtype).tiny
     return torch.topk(weights / waits, num_samples, dim=-1)[1]
 
 
@@ -192,7 +160,7 @@ def rrelu_with_noise(
     """Where an element is not positive it is scaled by a uniform number, which `noise` keeps; by their mean in evaluation."""
     if not training:
         return torch.ops.aten.leaky_relu.default(self, (lower + upper) / 2)
-    slopes = _uniform(draw, self.shape, self.dtype) * (upper - lower) + lower
+    slopes = uniform(draw, self.shape, self.dtype) * (upper - lower) + lower
     noise.copy_(torch.where(self <= 0, slopes, torch.ones_like(self)))
     return self * noise
 
@@ -230,5 +198,9 @@ _RULES: dict[OpOverload, Rule] = {
     _ATEN.rrelu_with_noise.default: rrelu_with_noise,
     _ATEN.rrelu_with_noise_functional.default: rrelu_with_noise_functional,
     _ATEN.rrelu_with_noise_.default: rrelu_with_noise_,
+    _ATEN.poisson.default: poisson,
+    _ATEN.binomial.default: binomial,
+    _ATEN._standard_gamma.default: standard_gamma,
+    _ATEN._sample_dirichlet.default: sample_dirichlet,
 }
 """Overloads that PyTorch does not express by other random ones."""

@@ -164,11 +164,13 @@ class Recorder(TorchDispatchMode):
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
         outs = _tensors(result)
+        if not outs and not any(parameter.writes for parameter in known.parameters):
+            return  # sizes, devices, assertions: Python values only
         call = _Call()
         for parameter, actual in bind(known, args, kwargs):
             self._argument_of(call, parameter, actual)
         if not outs and not call.writes:
-            return  # sizes, devices, assertions: Python values only
+            return
         changed = [t for t in dict.fromkeys(call.tensors) if t is not None and self._is_changed(t)]
         if known.metadata:
             self._change_metadata(func, call, changed)
@@ -178,23 +180,9 @@ class Recorder(TorchDispatchMode):
             self._call(func, known, call, outs)
 
     def _argument_of(self, call: _Call, parameter: Parameter, actual: Any) -> None:
-        numbers: list[int] = []
-
-        def convert(value: Any) -> Attribute:
-            if isinstance(value, torch.Tensor):
-                numbers.append(len(call.operands))
-                call.operands.append(self._slot[id(value)])
-                call.tensors.append(value)
-                return Operand(numbers[-1])
-            if isinstance(value, torch.SymInt) and number(value) == DYNAMIC:
-                call.operands.append(self._symbol(value))
-                call.tensors.append(None)
-                return Operand(len(call.operands) - 1)
-            if isinstance(value, (list, tuple)):
-                return ArrayAttr([convert(item) for item in value])
-            return attribute(value)
-
-        converted = convert(actual)
+        first = len(call.operands)
+        converted = self._converted(call, actual)
+        numbers = [i for i in range(first, len(call.operands)) if call.tensors[i] is not None]
         if parameter.keyword_only:
             call.keywords[parameter.name] = converted
         else:
@@ -202,6 +190,20 @@ class Recorder(TorchDispatchMode):
         call.of_parameter[parameter.name] = numbers
         call.reads += numbers if parameter.reads else []
         call.writes += numbers if parameter.writes else []
+
+    def _converted(self, call: _Call, value: Any) -> Attribute:
+        """An actual argument as an attribute; tensors and numbers known only at run time become operands."""
+        if isinstance(value, torch.Tensor):
+            call.operands.append(self._slot[id(value)])
+            call.tensors.append(value)
+            return Operand(len(call.operands) - 1)
+        if isinstance(value, torch.SymInt) and number(value) == DYNAMIC:
+            call.operands.append(self._symbol(value))
+            call.tensors.append(None)
+            return Operand(len(call.operands) - 1)
+        if isinstance(value, (list, tuple)):
+            return ArrayAttr([self._converted(call, item) for item in value])
+        return attribute(value)
 
     def _symbol(self, value: torch.SymInt) -> int:
         """The slot of a number known only at run time."""
@@ -296,18 +298,13 @@ class Recorder(TorchDispatchMode):
 
     def _change_metadata(self, func: OpOverload, call: _Call, changed: Sequence[torch.Tensor]) -> None:
         for tensor in changed:
-            if self._argument[self._slot[id(tensor)]]:
-                raise UnsupportedError(
-                    f"the metadata of an argument changes ({overload_name(func)})",
-                    hint="call the out-of-place form, or change a view of the argument",
-                )
             before = self._slot[id(tensor)]
             memory = self._memory.get(tensor.untyped_storage()._cdata)
             if memory is None:
                 raise UnsupportedError(f"{overload_name(func)} gives a tensor memory that the program has not seen")
             form = self.forms.of(tensor, memory.base)
             if form.end > memory.bytes != DYNAMIC:
-                if memory.bytes:
+                if memory.bytes or self._argument[before]:
                     raise UnsupportedError(
                         f"{overload_name(func)} makes a tensor with contents larger",
                         hint="allocate it at its final size",

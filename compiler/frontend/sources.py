@@ -39,6 +39,7 @@ def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.St
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def innermost(trace: str) -> Source | None:
     """The innermost frame of a printed stack that is the user's, or None."""
     for file, line in reversed(_FRAME.findall(trace)):
@@ -58,7 +59,7 @@ def code_source(program: object) -> Source | None:
     while isinstance(program, functools.partial):
         program = program.func
     method = program.forward if isinstance(program, torch.nn.Module) else program
-    code = getattr(method, "__code__", None) or getattr(getattr(type(program), "__call__", None), "__code__", None)
+    code = getattr(method, "__code__", None) or getattr(vars(type(program)).get("__call__"), "__code__", None)
     return Source(code.co_filename, code.co_firstlineno) if code is not None else None
 
 

@@ -7,9 +7,11 @@ writes the copy and then assigns it back, is allowed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch.utils import _pytree as pytree
 
@@ -30,65 +32,79 @@ class _Read:
     back: tuple[int, int] | None = None
 
 
-class _Access(NamedTuple):
-    uses: frozenset[Root]
-    writes: frozenset[Root]
-    nested: bool
+class _Times:
+    """When a storage is accessed, in ascending order; `nested` is the last time that is in a branch or in a loop's body."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.nested = -1
+
+    def add(self, time: int, nested: bool) -> None:
+        self.times.append(time)
+        self.nested = time if nested else self.nested
+
+    def since(self, first: int) -> list[int]:
+        return self.times[bisect_left(self.times, first) :]
+
+    def between(self, first: int, end: int) -> bool:
+        """Whether one lies in first <= time < end."""
+        return bisect_left(self.times, first) < bisect_left(self.times, end)
 
 
 class StandIns:
     """The copies of one program, and what happens to memory after the first of them."""
 
     def __init__(self) -> None:
-        self._reads: list[_Read] = []
-        self._log: list[_Access] = []
+        self._reads: dict[Root, _Read] = {}
+        self._uses: defaultdict[Root, _Times] = defaultdict(_Times)
+        self._writes: defaultdict[Root, _Times] = defaultdict(_Times)
+        self.now = 0
+        """The number of accesses so far."""
 
     def __bool__(self) -> bool:
         return bool(self._reads)
 
     def access(self, uses: Iterable[Root], writes: Iterable[Root], nested: bool) -> None:
         """One operation, in program order. `nested`: in a branch or in the body of a loop."""
-        self._log.append(_Access(frozenset(uses), frozenset(writes), nested))
+        for root in set(uses):
+            self._uses[root].add(self.now, nested)
+        for root in set(writes):
+            self._writes[root].add(self.now, nested)
+        self.now += 1
 
     def read(self, copy: Handle, base: Handle, key: Any, node: str, source: str) -> None:
-        self._reads.append(_Read(copy.root, base, key, node, source, len(self._log)))
+        self._reads[copy.root] = _Read(copy.root, base, key, node, source, self.now)
 
     def assigned(self, base: Handle, key: Any, value: Any, first: int) -> None:
         """`base[key] = value` has been done, by the accesses from number `first` on."""
-        for read in reversed(self._reads):
-            if isinstance(value, Handle) and value.root is read.copy:
-                if base.root is read.base.root and base.form is read.base.form and _same(key, read.key):
-                    read.back = (first, len(self._log))
-                return
-
-    @property
-    def now(self) -> int:
-        return len(self._log)
+        read = self._reads.get(value.root) if isinstance(value, Handle) else None
+        if read and base.root is read.base.root and base.form is read.base.form and _same(key, read.key):
+            read.back = (first, self.now)
 
     def check(self, results: Sequence[Handle]) -> None:
         """Raise UnsupportedError where the program could tell a copy from the view that eager PyTorch has."""
         returned = {handle.root for handle in results}
-        for read in self._reads:
+        for read in self._reads.values():
             if reason := self._difference(read, returned):
                 raise UnsupportedError(
-                    f"a subscript by a 0-d tensor is a view at a place known only at run time, and the program {reason}",
+                    f"a subscript or `narrow` by a 0-d tensor is a view at a place known only at run time, and the program {reason}",
                     location=read.source, node=read.node,
                     hint="clone it where it is read; assign by subscript, as in x[i] = v, where it is written",
                 )  # fmt: skip
 
     def _difference(self, read: _Read, returned: set[Root]) -> str:
-        later = list(enumerate(self._log))[read.made :]
-        start, end = read.back or (len(self._log), len(self._log))
-        last = max((n for n, access in later if read.copy in access.uses), default=-1)
+        start, end = read.back or (self.now, self.now)
+        uses, own = self._uses[read.copy].since(read.made), self._writes[read.copy].since(read.made)
+        last = uses[-1] if uses else -1
         sources = {read.base.root, *(h.root for h in pytree.tree_leaves(read.key, is_leaf=_is_handle) if _is_handle(h))}
-        own = [n for n, access in later if read.copy in access.writes]
-        moved = any(access.writes & sources and n < last and not start <= n < end for n, access in later)
-        seen = own and any(read.base.root in access.uses and min(own) < n < start for n, access in later)
+        writes = [self._writes[source] for source in sources]
+        moved = any(w.between(read.made, min(start, last)) or w.between(end, last) for w in writes)
+        seen = own and self._uses[read.base.root].between(own[0] + 1, start)
         if read.copy in returned:
             return "returns it"
-        if any(access.nested and (read.copy in access.uses or access.writes & sources) for _, access in later):
+        if any(times.nested >= read.made for times in (self._uses[read.copy], *writes)):
             return "uses it in a branch or a loop"
-        if moved or seen or any(n >= start for n in own) or (own and not read.back):
+        if moved or seen or (own and (own[-1] >= start or not read.back)):
             return "writes through it, or writes its memory while it is in use"
         return ""
 

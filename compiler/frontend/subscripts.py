@@ -1,4 +1,4 @@
-"""`x[i]` and `x[i] = v` with i a 0-d tensor are gathers and scatters of the graph, not reads of a Python number.
+"""`x[i]`, `x[i] = v` and `x.narrow(d, i, n)` with i a 0-d tensor are gathers and scatters of the graph, not reads of a number.
 
 Eager PyTorch takes such an index as the number in it and gives a view. A view at a place known only at run time has no
 form in the IR, so the graph reads a copy; `check` refuses the programs that could tell the copy from the view.
@@ -26,6 +26,9 @@ _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 _PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
 _LEAVING = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What hands the elements of a tensor to another library, which a trace does not see; what comes back is a constant."""
+
+NARROWS = (torch.narrow, torch.Tensor.narrow)
+"""Functions that take a window whose start may be a 0-d tensor."""
 
 
 @dataclass
@@ -74,6 +77,10 @@ class Subscripts(TorchFunctionMode):
             key = _key(args[1])
             if _by_number(args[0], key):
                 return self._get(args[0], key)
+        if func in NARROWS and self._recording():
+            base, dim, start, length = _narrowed(*args, **(kwargs or {}))
+            if _is_traced(base) and _is_dynamic(start, _INDICES):
+                return self._get(base, (*[slice(None)] * (dim % base.dim()), _places(base.shape[dim], start, length)))
         if func == torch.Tensor.__setitem__:
             key = _key(args[1])
             if len(key) == 1 and _is_dynamic(key[0], (torch.bool,)) and _is_traced(args[0]):
@@ -133,7 +140,7 @@ class Subscripts(TorchFunctionMode):
             seen = [n for n in uses.get(base, []) if own and min(own) < n <= start]
             if copy in returned or moved or seen or any(n > start for n in own) or (own and not read.back):
                 raise UnsupportedError(
-                    "a subscript by a 0-d tensor is a view at a place known only at run time, and the program "
+                    "a subscript or `narrow` by a 0-d tensor is a view at a place known only at run time, and the program "
                     + ("returns it" if copy in returned else "writes through it, or writes its memory while it is in use"),
                     location=str(node_source(read.node) or ""), node=read.node.name,
                     hint="clone it where it is read; assign by subscript, as in x[i] = v, where it is written",
@@ -201,6 +208,16 @@ def _stored(value: Any, base: torch.Tensor, rank: int) -> torch.Tensor:
         value = value.squeeze(0)
     value = value.to(base.dtype)
     return value.clone() if _storage(value) == _storage(base) else value
+
+
+def _narrowed(input: Any, dim: Any, start: Any, length: Any) -> tuple[Any, Any, Any, Any]:
+    return input, dim, start, length
+
+
+def _places(size: int, start: torch.Tensor, length: int) -> torch.Tensor:
+    """The indices of the window of `length` elements that begins at `start`, or that far from the end."""
+    first = start.to(torch.int64)
+    return torch.where(first < 0, first + size, first) + torch.arange(length)
 
 
 def _set_where(base: torch.Tensor, mask: torch.Tensor, value: Any) -> None:

@@ -161,7 +161,7 @@ def _of_library(module: object) -> bool:
     return str(module).partition(".")[0] in _LIBRARIES
 
 
-def _globals_of_library(value: object, holder: object) -> bool:
+def _globals_of_library(value: object, holder: Any) -> bool:
     """Whether the place is a global variable of a library, which a function decorated there leads to."""
     return isinstance(value, FunctionType) and holder is value.__globals__ and _of_library(holder.get("__name__"))
 
@@ -341,7 +341,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
         yield "", None, None, type(value).forward
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "__dict__", None), dict):
         yield from ((f".{key}", value.__dict__, key, item) for key, item in value.__dict__.items())
-        call = getattr(type(value), "__call__", None)
+        call = next((vars(c)["__call__"] for c in type(value).__mro__ if "__call__" in vars(c)), None)
         if isinstance(call, FunctionType):
             yield "", None, None, call
 

@@ -51,13 +51,15 @@ class Dispatcher:
         again = _has_modes(gm) or self._numbers.computed
         self._program: Callable[..., Any] = _in_one_go(self._numbers.graph) if again else self._numbers.graph
         self._random = False
+        self._detached = _detached(gm)
 
     def __call__(self, *args: Any) -> Any:
         with torch.no_grad():
             executable = self.executable(args)
             if self._random:
                 executable.manual_seed(int(torch.randint(-(1 << 63), (1 << 63) - 1, ())))
-            return executable(*self._arguments(args))
+            results = executable(*self._arguments(args))
+        return _without_gradient(results, self._detached) if self._detached else results
 
     def executable(self, args: Sequence[Any]) -> Executable:
         """The executable for arguments like these, compiled when there is none yet."""
@@ -88,6 +90,19 @@ class Dispatcher:
                     raise
                 self._by_value = True
         return compile_program(self._program, [_concrete(v) for v in self._arguments(args)], **self.options)
+
+
+def _detached(gm: fx.GraphModule) -> frozenset[int]:
+    """The results that Dynamo saw need no gradient; as views of an argument that needs one they would seem to."""
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    if not isinstance(output.args[0], (tuple, list)):
+        return frozenset()
+    examples = [node.meta.get("example_value") if isinstance(node, fx.Node) else None for node in output.args[0]]
+    return frozenset(i for i, e in enumerate(examples) if isinstance(e, torch.Tensor) and not e.requires_grad)
+
+
+def _without_gradient(results: Any, numbers: frozenset[int]) -> Any:
+    return type(results)(r.detach() if i in numbers and r.requires_grad else r for i, r in enumerate(results))
 
 
 def _has_modes(gm: fx.GraphModule) -> bool:

@@ -24,6 +24,7 @@ from compiler.frontend.forms import Handle
 from compiler.frontend.schemas import facts
 from compiler.frontend.sources import node_source
 from compiler.integrations.fx_import import METADATA, Imported, import_host_graph, parameter_operands
+from compiler.integrations.fx_layouts import pointwise_result_stays
 from compiler.remarks import Remark, Site, render
 from compiler.transforms.eliminate_clones import apply_plan
 from compiler.transforms.hoist_reads import plan_with_hoisting
@@ -111,13 +112,17 @@ def eliminate_clones(
 
     if hoist_reads:
         plan, moves = plan_with_hoisting(
-            imported.function, objective, objection, lambda op: _node_is(op, imported) and not imported.reshaped
+            imported.function,
+            objective,
+            objection,
+            lambda op: _node_is(op, imported) and not imported.reshaped,
+            pointwise_result_stays,
         )
         for move in moves:
             for op in move.ops:
                 imported.node_of[move.before].prepend(imported.node_of[op])
     else:
-        plan = plan_clones(imported.function, objective, objection)
+        plan = plan_clones(imported.function, objective, objection, pointwise_result_stays)
     editor = _Editor(graph, imported)
     edits = [editor.edit(copy) for copy in plan.removed]
     outcome = apply_plan(imported.function, plan)

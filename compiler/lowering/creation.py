@@ -74,8 +74,8 @@ def _constant(b: Builder, numbers: np.ndarray, element: str) -> ir.Value:
 @lowering("aten.linspace.default")
 def linspace(b: Builder, call: Call) -> ir.Value:
     """From both ends towards the middle, as PyTorch does, so that both ends are exact."""
-    start, end = call.args[0], call.args[1]
     element, shape = call.types[0]
+    start, end = (int(n) if element[0] in "iu" else n for n in call.args[:2])
     count = shape[0]
     step = (end - start) / (count - 1) if count > 1 else 0.0
     index = np.arange(count)
@@ -93,6 +93,32 @@ def logspace(b: Builder, call: Call) -> ir.Value:
     step = (ends[1] - ends[0]) / (shape[0] - 1) if shape[0] > 1 else 0.0
     numbers = np.power(float(base), ends[0] + step * np.arange(shape[0]))
     return _constant(b, np.trunc(numbers) if whole else numbers, element)
+
+
+@lowering(
+    "aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Scalar_Tensor",
+    "aten.logspace.Tensor_Tensor", "aten.logspace.Tensor_Scalar", "aten.logspace.Scalar_Tensor",
+)  # fmt: skip
+def between_tensors(b: Builder, call: Call) -> ir.Value:
+    """The same with ends known at run time; powers of integers start from the first end alone."""
+    element, shape = call.types[0]
+    count, whole, powers = shape[0], element[0] in "iu", call.target.startswith("aten.logspace")
+    number = "f64" if whole else wide(element)
+    start, end = (
+        b.convert(b.convert(e, element), number) if isinstance(e, ir.Value) else b.splat(int(e) if whole else e, number)
+        for e in call.args[:2]
+    )
+    step = hlo.divide(hlo.subtract(end, start), b.splat(max(count - 1, 1), number))
+    index = np.arange(count)
+    front = index < max(count // 2, 1)
+    if whole and powers:
+        front[:] = True
+    steps = b.convert(b.literal(np.where(front, index, index - (count - 1)), "i64"), number)
+    side = hlo.select(b.literal(front, "i1"), b.broadcast(start, shape), b.broadcast(end, shape))
+    found = hlo.add(side, hlo.multiply(b.broadcast(step, shape), steps))
+    if powers:
+        found = hlo.power(b.splat(call.arg(3, "base", 10.0), number, shape), found)
+    return b.convert(found, element)
 
 
 @lowering("aten.eye.default", "aten.eye.m")

@@ -242,3 +242,11 @@ def logsumexp(b: Builder, call: Call) -> ir.Value:
     finite = hlo.select(hlo.is_finite(peak), peak, like(b, 0, peak))
     shifted = hlo.exponential(hlo.subtract(x, b.broadcast(finite, b.shape(x))))
     return _shaped(b, call, hlo.add(hlo.log(add_up(b, shifted, dims, keep=True)), finite))
+
+
+@lowering("aten.hash_tensor.default")
+def hash_tensor(b: Builder, call: Call) -> ir.Value:
+    """The exclusive or of the elements as words of 64 bits: of f64, or of integers with their sign."""
+    element = "f64" if category(b.element(call.args[0])) == 2 else "i64"
+    words = hlo.bitcast_convert(b.tensor("ui64", b.shape(call.args[0])), b.convert(call.args[0], element))
+    return _shaped(b, call, fold(b, words, 0, _dims(b, call), lambda a, e: hlo.xor(a, e)))

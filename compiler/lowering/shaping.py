@@ -13,7 +13,7 @@ from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.promotion import finish
 from compiler.lowering.registry import Call, lowering
-from compiler.lowering.windows import bitcast, carrier
+from compiler.lowering.windows import bitcast, carrier, reinterpret
 
 
 def axis(dim: int, rank: int) -> int:
@@ -93,15 +93,8 @@ def reshape(b: Builder, call: Call) -> ir.Value:
 
 @lowering("aten.view.dtype", "aten.view_copy.dtype")
 def view_dtype(b: Builder, call: Call) -> ir.Value:
-    """The same bytes; HLO adds or drops a minor dimension where the width changes."""
-    x, (element, shape) = call.args[0], call.types[0]
-    have = b.shape(x)
-    if math.prod(have) == math.prod(shape):
-        return hlo.bitcast_convert(b.tensor(element, shape), x)
-    if math.prod(have) < math.prod(shape):
-        parts = hlo.bitcast_convert(b.tensor(element, (*have, shape[-1] // have[-1])), x)
-        return b.reshape(parts, shape)
-    return hlo.bitcast_convert(b.tensor(element, shape), b.reshape(x, (*shape, have[-1] // shape[-1])))
+    """The same bytes; the last dimension scales with the element size."""
+    return reinterpret(b, call.args[0], call.types[0][0])
 
 
 @lowering("aten.permute.default", "aten.permute_copy.default")

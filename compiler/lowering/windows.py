@@ -111,12 +111,29 @@ def reinterpret(b: Builder, value: ir.Value, element: str) -> ir.Value:
     if before == after:
         return bitcast(b, value, element)
     if before > after:
+        narrow = _unwidened(b, value)
+        if narrow is not value:
+            return reinterpret(b, narrow, element)
         ratio = before // after
         split = hlo.bitcast_convert(b.tensor(element, (*shape, ratio)), value)
         return b.reshape(split, (*shape[:-1], shape[-1] * ratio))
     ratio = after // before
     grouped = (*shape[:-1], shape[-1] // ratio)
     return hlo.bitcast_convert(b.tensor(element, grouped), b.reshape(value, (*grouped, ratio)))
+
+
+def _unwidened(b: Builder, value: ir.Value) -> ir.Value:
+    """What a value was put together from, where its elements are several smaller ones; else the value.
+
+    XLA folds a bitcast of a bitcast into one, and gives that the wrong shape when all three widths differ (jaxlib 0.10.2).
+    """
+    part, shape = value, b.shape(value)
+    while not isinstance(part.owner, ir.Block) and part.owner.name == "stablehlo.bitcast_convert":
+        part = part.owner.operands[0]
+        if len(b.shape(part)) != len(shape):
+            break
+    ratio = math.prod(b.shape(part)) // max(math.prod(shape), 1)
+    return b.reshape(part, (*shape[:-1], shape[-1] * ratio)) if ratio > 1 and shape else value
 
 
 def constant(b: Builder, data: DenseIntOrFPElementsAttr, element: str, shape: tuple[int, ...]) -> ir.Value:

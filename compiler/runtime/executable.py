@@ -296,7 +296,18 @@ class Executable:
                 self.copied_bytes += self._memories[parameter].settle(tensors, results[output])
             if self._touched:
                 torch.autograd.graph.increment_version([tensors[i] for i in self._touched])
-        return self._outputs.rebuild(tensors, results, taken)
+        outputs = self._outputs.rebuild(tensors, results, taken)
+        if self.signature.reshaped:
+            self._reshape(tensors)
+        return outputs
+
+    def _reshape(self, tensors: list[torch.Tensor]) -> None:
+        """Leave arguments with the metadata that the program gives them, as `x.t_()` does."""
+        with torch.no_grad():
+            for index, window in self.signature.reshaped:
+                tensor, before = tensors[index], self.signature.bindings[index].window
+                start = int(tensor.storage_offset()) - before.offset
+                tensor.as_strided_(window.sizes, window.strides, start + window.offset)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """The tensors of a call in argument order, after the checks of its structure and constants."""

@@ -84,9 +84,7 @@ class CondBecomesValueCond:
         predicate = state.read(op.predicate, emitter)
         touched = _touched(op, state, emitter)
         types = [*map(type_of_value, op.outs), *(v.type for v in touched.values[: len(touched.written)])]
-        regions = [
-            _region_of_values(block, 0, touched, state, True, self.sweep) for block, *_ in arguments_of(op)
-        ]
+        regions = [_region_of_values(block, 0, touched, state, True, self.sweep) for block, *_ in arguments_of(op)]
         count = len(touched.written)
         properties: dict[str, Attribute] = {"updates": integer(count)} if count else {}
         operands = [predicate, *touched.values]

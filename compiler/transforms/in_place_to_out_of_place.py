@@ -264,11 +264,11 @@ def sweep(ops: Iterable[Operation], state: FunctionState, place: Place) -> None:
         ConstantOp: ConstantBecomesValue(state).rewrite,
         CondOp: CondBecomesValueCond(state, sweep).rewrite,
         WhileOp: WhileBecomesValueWhile(state, sweep).rewrite,
+        HandleCall: CallBecomesValueCall(state).rewrite,
         ReturnOp: ReturnGivesResults(state).rewrite,
     }
-    rewrite_call = CallBecomesValueCall(state).rewrite
     for op in ops:
-        rewrite = rewrite_call if isinstance(op, HandleCall) else rewrites.get(type(op))
+        rewrite = rewrites.get(HandleCall if isinstance(op, HandleCall) else type(op))
         if rewrite is not None:
             rewrite(op, Emitter(place, op.location))
         elif not isinstance(op, SymbolOp | YieldOp):

@@ -20,7 +20,6 @@ from dialects.alias import Window
 from dialects.fx import EmptyOp, ExtractOp, InsertOp, Operand, ReinterpretOp, ValueCallOp
 from dialects.types import ELEMENTS, Geometry, element_name, row_major, value_type
 
-
 Place = Callable[[Operation], None]
 """Takes a new op to where it belongs: behind those before it."""
 
@@ -70,9 +69,7 @@ class Emitter:
         types: list[Attribute],
         properties: dict[str, Attribute] | None = None,
     ) -> Operation:
-        op = kind.create(
-            operands=operands, result_types=types, properties=properties or {}, location=self.location
-        )
+        op = kind.create(operands=operands, result_types=types, properties=properties or {}, location=self.location)
         self.place(op)
         return op
 
@@ -199,8 +196,9 @@ class MemoryState:
             self.value = emitter.empty(self.memory.element, self.memory.dims)
         if not same_width(element_of(self.value), element):
             declared = self.memory.element
-            wanted = "ui8" if element == "i1" else element  # a bool would keep one bit of each byte around the window
-            self.value = emitter.reinterpret(self.value, declared if same_width(declared, element) else wanted)
+            form = declared if same_width(declared, element) else element
+            # Bytes of something else are more than bools.
+            self.value = emitter.reinterpret(self.value, "ui8" if form == "i1" else form)
             self._last_insert = None
         return self.value
 

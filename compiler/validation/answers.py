@@ -51,17 +51,20 @@ class Answers(TorchDispatchMode):
             return func(*inside[0], **inside[1])
         name = func._schema.name.removeprefix("aten::")
         if name in _RESIZING:
-            return self._resized(func, args, kwargs or {})
+            return _resized(func, args, kwargs or {})
         results = func(*args, **(kwargs or {}))
         if self.noise is not None and _computes(func):
             _move_rounded(results, func, args, kwargs or {}, self.noise)
         if name in _ALLOCATING:
-            self._fill(results.untyped_storage(), 0)
-            self.met[str(func)] = None
-        elif name in _ANSWERS:
+            _clear(results.untyped_storage(), 0)
+        elif name in _PLACES or name in _FACTORS:
             flat = (results,) if isinstance(results, torch.Tensor) else tuple(results)
-            chosen = _ANSWERS[name](_named(func, args, kwargs or {}), flat, self.number)
-            self.met[str(func)] = None
+            named = _named(func, args, kwargs or {})
+            if name in _PLACES:
+                chosen = _PLACES[name](named, flat)
+            else:
+                self.met[str(func)] = None
+                chosen = flat if self.number == USUAL else _FACTORS[name](named, flat, self.number)
             for have, want in zip(flat, chosen, strict=True):
                 if want is not have:
                     have.copy_(want)
@@ -76,17 +79,18 @@ class Answers(TorchDispatchMode):
 
         return run
 
-    def _resized(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        before = args[0].untyped_storage().nbytes()
-        results = func(*args, **kwargs)
-        self.met[str(func)] = None
-        self._fill(results.untyped_storage(), before if results is args[0] else 0)
-        return results
 
-    def _fill(self, storage: torch.UntypedStorage, start: int) -> None:
-        """Memory that nobody wrote, from a byte on: zeros, or ones of integers, which are numbers near zero of floats."""
-        if storage.nbytes() > start:
-            torch.empty(0, dtype=torch.uint8).set_(storage)[start:].fill_(0 if self.number == USUAL else 1)
+def _resized(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    before = args[0].untyped_storage().nbytes()
+    results = func(*args, **kwargs)
+    _clear(results.untyped_storage(), before if results is args[0] else 0)
+    return results
+
+
+def _clear(storage: torch.UntypedStorage, start: int) -> None:
+    """Memory that nobody wrote, from a byte on."""
+    if storage.nbytes() > start:
+        torch.empty(0, dtype=torch.uint8).set_(storage)[start:].zero_()
 
 
 # -- rounding ------------------------------------------------------------------------------------
@@ -148,67 +152,71 @@ def _named(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Argumen
 # -- order ---------------------------------------------------------------------------------------
 
 
-def _order(x: torch.Tensor, dim: int, descending: bool, number: int) -> torch.Tensor:
-    """The positions of a sorted row; equal elements keep their order, or have it reversed."""
-    if number == USUAL or not x.dim():
-        return torch.sort(x, stable=True, dim=dim, descending=descending)[1]
-    backwards = torch.sort(x.flip(dim), stable=True, dim=dim, descending=descending)[1]
-    return x.shape[dim] - 1 - backwards
+def _order(x: torch.Tensor, dim: int, descending: bool) -> torch.Tensor:
+    """The positions of a sorted row; equal elements keep their order."""
+    return torch.sort(x, stable=True, dim=dim, descending=descending)[1]
 
 
-def _sort(named: Arguments, results: Results, number: int) -> Results:
+def _sort(named: Arguments, results: Results) -> Results:
     if named.get("stable"):
         return results
-    places = _order(named["self"], named["dim"], named["descending"], number)
+    places = _order(named["self"], named["dim"], named["descending"])
     return (results[0], places) if len(results) == 2 else (places,)
 
 
-def _topk(named: Arguments, results: Results, number: int) -> Results:
+def _topk(named: Arguments, results: Results) -> Results:
     x, dim = named["self"], named["dim"]
     if not x.dim():
         return results
-    places = _order(x, dim, named["largest"], number).narrow(dim, 0, named["k"])
+    places = _order(x, dim, named["largest"]).narrow(dim, 0, named["k"])
     return x.gather(dim, places), places
 
 
-def _picked(named: Arguments, results: Results, number: int, rank: torch.Tensor | int) -> Results:
+def _picked(named: Arguments, results: Results, rank: torch.Tensor | int) -> Results:
     """The place of the element of one rank in sorted order."""
     x, dim = named["self"], named["dim"]
     shape = [1 if n == dim % x.dim() else size for n, size in enumerate(x.shape)]
-    place = _order(x, dim, False, number).gather(dim, torch.as_tensor(rank).expand(shape))
+    place = _order(x, dim, False).gather(dim, torch.as_tensor(rank).expand(shape))
     return results[0], place if named["keepdim"] else place.squeeze(dim)
 
 
-def _kthvalue(named: Arguments, results: Results, number: int) -> Results:
-    return _picked(named, results, number, named["k"] - 1) if named["self"].dim() else results
+def _kthvalue(named: Arguments, results: Results) -> Results:
+    return _picked(named, results, named["k"] - 1) if named["self"].dim() else results
 
 
-def _median(named: Arguments, results: Results, number: int) -> Results:
+def _median(named: Arguments, results: Results) -> Results:
     x = named["self"]
     if len(results) == 1 or not x.dim():
         return results
-    picked = _picked(named, results, number, (x.shape[named["dim"]] - 1) // 2)[1]
+    picked = _picked(named, results, (x.shape[named["dim"]] - 1) // 2)[1]
     return results[0], torch.where(results[0].isnan(), results[1], picked)  # a NaN is the answer whatever its rank is
 
 
-def _nanmedian(named: Arguments, results: Results, number: int) -> Results:
+def _nanmedian(named: Arguments, results: Results) -> Results:
     x = named["self"]
     if len(results) == 1 or not x.dim():
         return results
     count = (~x.isnan()).sum(named["dim"], keepdim=True)
-    return _picked(named, results, number, ((count - 1) // 2).clamp(min=0))
+    return _picked(named, results, ((count - 1) // 2).clamp(min=0))
 
 
-def _mode(named: Arguments, results: Results, number: int) -> Results:
-    """The last place of the most frequent value, or the first one."""
+def _mode(named: Arguments, results: Results) -> Results:
+    """The last place of the most frequent value."""
     x, dim = named["self"], named["dim"]
     if not x.dim():
         return results
     value = results[0] if named["keepdim"] else results[0].unsqueeze(dim)
     same = (x == value).to(torch.int8)
-    place = same.argmax(dim, True) if number != USUAL else x.shape[dim] - 1 - same.flip(dim).argmax(dim, True)
+    place = x.shape[dim] - 1 - same.flip(dim).argmax(dim, True)
     place = place if named["keepdim"] else place.squeeze(dim)
     return results[0], torch.where(results[0].isnan(), results[1], place)
+
+
+_PLACES: dict[str, Callable[[Arguments, Results], Results]] = {
+    "sort": _sort, "argsort": _sort, "topk": _topk, "kthvalue": _kthvalue, "median": _median, "nanmedian": _nanmedian,
+    "mode": _mode,
+}  # fmt: skip
+"""Operator -> the answer by our rule, from its arguments and the answer PyTorch gave. No schema says that it has several."""
 
 
 # -- factors -------------------------------------------------------------------------------------
@@ -231,7 +239,7 @@ def _opposed(usual: torch.Tensor, other: torch.Tensor, number: int) -> torch.Ten
 def _svd(named: Arguments, results: Results, number: int) -> Results:
     """The matrix is turned on both sides, and the vectors are turned back: those of equal values come out mixed."""
     a = named["A"]
-    if number == USUAL or not named["compute_uv"] or not a.numel():
+    if not named["compute_uv"] or not a.numel():
         return results
     generator = torch.Generator().manual_seed(number)
     left, right = _turn(a, a.shape[-2], generator), _turn(a, a.shape[-1], generator)
@@ -246,7 +254,7 @@ def _svd(named: Arguments, results: Results, number: int) -> Results:
 
 def _eigh(named: Arguments, results: Results, number: int) -> Results:
     a = named["A"]
-    if number == USUAL or not named["compute_v"] or not a.numel():
+    if not named["compute_v"] or not a.numel():
         return results
     whole = a.tril() + a.tril(-1).mH if named["UPLO"].upper() == "L" else a.triu() + a.triu(1).mH
     turn = _turn(a, a.shape[-1], torch.Generator().manual_seed(number))
@@ -256,7 +264,7 @@ def _eigh(named: Arguments, results: Results, number: int) -> Results:
 
 def _eig(named: Arguments, results: Results, number: int) -> Results:
     """Eigenvalues of no order, and vectors of no phase."""
-    if number == USUAL or not results[0].numel():
+    if not results[0].numel():
         return results
     order = torch.arange(results[0].shape[-1]).roll(number)
     if len(results) == 1:
@@ -267,7 +275,7 @@ def _eig(named: Arguments, results: Results, number: int) -> Results:
 
 def _qr(named: Arguments, results: Results, number: int) -> Results:
     """The matrix is turned, and the columns are turned back: those that its rank leaves open come out different."""
-    if number == USUAL or not results[1].numel():
+    if not results[1].numel():
         return results
     a = named["A"]
     turn = _turn(a, a.shape[-2], torch.Generator().manual_seed(number))
@@ -281,19 +289,16 @@ def _qr(named: Arguments, results: Results, number: int) -> Results:
 
 def _geqrf(named: Arguments, results: Results, number: int) -> Results:
     """Reflections have no choice, but at columns that are zero up to rounding."""
-    if number == USUAL:
-        return results
     a = named["self"]
     noise = torch.randn(a.shape, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
     return torch.geqrf(a + a.abs().amax() * torch.finfo(a.dtype).eps * noise.to(a.dtype))
 
 
-_ANSWERS: dict[str, Callable[[Arguments, Results, int], Results]] = {
-    "sort": _sort, "argsort": _sort, "topk": _topk, "kthvalue": _kthvalue, "median": _median, "nanmedian": _nanmedian,
-    "mode": _mode, "_linalg_svd": _svd, "_linalg_eigh": _eigh, "linalg_eig": _eig, "_linalg_eigvals": _eig,
-    "linalg_eigvals": _eig, "linalg_qr": _qr, "geqrf": _geqrf,
+_FACTORS: dict[str, Callable[[Arguments, Results, int], Results]] = {
+    "_linalg_svd": _svd, "_linalg_eigh": _eigh, "linalg_eig": _eig, "_linalg_eigvals": _eig, "linalg_eigvals": _eig,
+    "linalg_qr": _qr, "geqrf": _geqrf,
 }  # fmt: skip
-"""Operator -> one of its right answers, from its arguments and the answer PyTorch gave. No schema says where they differ."""
+"""Operator -> another right answer, from its arguments, the answer PyTorch gave, and a number. No schema says that it has one."""
 
 
 __all__ = ["OTHERS", "USUAL", "Answers"]

@@ -49,7 +49,7 @@ class Validation(Checks):
 
         examples = {item.name: item.tensor for item in captured.inputs if item.real}
         known = [examples.get(a.name, imported.state.get(a.name)) for a in imported.arguments]
-        self.program = imported.module.clone()
+        self.program, self.left = imported.module.clone(), imported.left
         self.validator = Validator.of(imported.module, known)
         self.validator.operators(imported.module)
         draws = any(a.kind == "generator" for a in imported.arguments)  # eager has another stream: nothing to compare
@@ -76,7 +76,7 @@ class Validation(Checks):
         self.validator.exported(module, stablehlo, hlo)
 
     def executable(self, executable: Executable) -> None:
-        self.validator.called(self.program, executable.run)
+        self.validator.called(self.program, executable.run, self.left)
 
 
 __all__ = ["Checks", "Validation"]

@@ -60,7 +60,7 @@ def check_import(captured: Captured, imported: Program, arguments: Sequence[torc
             target.copy_(value)
     wanted = [leaf.index for leaf in captured.out_leaves if leaf.is_tensor] + list(captured.rebound.values())
     tensors = [outputs[n] for n in wanted if isinstance(outputs[n], torch.Tensor)]
-    if found := compare(imported.module, arguments, observed(tensors, own)).found:
+    if found := compare(imported.module, arguments, observed(tensors, own), imported.left).found:
         raise ValidationError(
             f"the imported program does something else than the captured graph: {found.text}", pass_name="import",
             hint="this is a fault of the compiler; report it with the program",

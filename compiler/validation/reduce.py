@@ -54,20 +54,42 @@ class Failing:
 
 
 def reduce(failing: Failing, check: Check, seconds: float = SECONDS) -> Failing:
-    """The smallest program found in the time given that fails the check."""
-    stop = time.monotonic() + seconds
+    """The smallest program that fails the check, as far as it is found in the time given, of this process alone."""
+    stop = time.process_time() + seconds
     smallest = failing
-    progress = True
-    while progress and time.monotonic() < stop:
-        progress = False
-        for candidate in _candidates(smallest):
-            if time.monotonic() >= stop:
-                break
+
+    def tried(candidates: Iterator[tuple[ModuleOp, Arguments]]) -> bool:
+        """Whether one of the candidates is smaller and fails; it is the smallest then."""
+        nonlocal smallest
+        for candidate in candidates:
+            if time.process_time() >= stop:
+                return False
             found = _failing(candidate, check)
             if found is not None and found.size < smallest.size:
-                smallest, progress = found, True
-                break
+                smallest = found
+                return True
+        return False
+
+    while tried(_with_less_interface(smallest)):
+        pass
+    if not has_memory(smallest.function):
+        tried(_first_to_differ(smallest, check))
+    progress = True
+    while progress:
+        progress = tried(_with_less_interface(smallest)) or tried(_with_an_earlier_output(smallest))
+        length = _count(smallest) // 2
+        while length >= 1:
+            if tried(_without_some(smallest, length)):
+                progress = True
+                length = min(length, _count(smallest) // 2)
+            else:
+                length //= 2
     return smallest
+
+
+def _count(failing: Failing) -> int:
+    """Operations but for the return."""
+    return failing.size[0] - 1
 
 
 def _failing(candidate: tuple[ModuleOp, Arguments], check: Check) -> Failing | None:
@@ -79,8 +101,8 @@ def _failing(candidate: tuple[ModuleOp, Arguments], check: Check) -> Failing | N
     return None if difference is None else Failing(module, arguments, difference)
 
 
-def _candidates(failing: Failing) -> Iterator[tuple[ModuleOp, Arguments]]:
-    """Smaller programs, the boldest first."""
+def _with_less_interface(failing: Failing) -> Iterator[tuple[ModuleOp, Arguments]]:
+    """Without tables, or with one output."""
     function = failing.function
     last = function.body.block.last_op
     assert last is not None
@@ -91,25 +113,47 @@ def _candidates(failing: Failing) -> Iterator[tuple[ModuleOp, Arguments]]:
         yield from _without_plan(failing, outputs)
     if outputs > len(wanted):
         yield _edited(failing, lambda edit: edit.keep_outputs(wanted))
-    count = sum(1 for _ in function.body.block.ops) - 1
-    values = _recorded(failing)
-    for length in _halvings(count):
-        for first in range(count - length, -1, -length):
-            yield _edited(failing, lambda edit, a=first, n=length: edit.cut(range(a, a + n), values))
-            if not pure:
-                yield _edited(failing, lambda edit, a=first, n=length: edit.pass_on(range(a, a + n)))
-    if pure and outputs == 1:
+
+
+def _with_an_earlier_output(failing: Failing) -> Iterator[tuple[ModuleOp, Arguments]]:
+    """With an operand of what gives the output in its place."""
+    last = failing.function.body.block.last_op
+    assert last is not None
+    if not has_memory(failing.function) and len(last.operands) == 1:
         producer = last.operands[0].owner
         if isinstance(producer, Operation):
             for operand in range(len(producer.operands)):
                 yield _edited(failing, lambda edit, n=operand: edit.return_operand(n))
 
 
-def _halvings(count: int) -> Iterator[int]:
-    length = count // 2
-    while length >= 1:
-        yield length
-        length //= 2
+def _without_some(failing: Failing, length: int) -> Iterator[tuple[ModuleOp, Arguments]]:
+    """Without so many operations in a row, the last ones first."""
+    values, pure = _recorded(failing), not has_memory(failing.function)
+    for first in range(_count(failing) - length, -1, -length):
+        yield _edited(failing, lambda edit, a=first: edit.cut(range(a, a + length), values))
+        if not pure:
+            yield _edited(failing, lambda edit, a=first: edit.pass_on(range(a, a + length)))
+
+
+def _first_to_differ(failing: Failing, check: Check) -> Iterator[tuple[ModuleOp, Arguments]]:
+    """The first operation on values whose results differ, with the operations before it that it takes to show that."""
+    whole = _failing(_edited(failing, lambda edit: edit.return_everything()), check)
+    if whole is None or whole.difference.output < 0:
+        return
+    ops = list(failing.function.body.block.ops)[:-1]
+    number = [n for n, op in enumerate(ops) for _ in op.results][whole.difference.output]
+    numbers, values = {op: n for n, op in enumerate(ops)}, _recorded(failing)
+    needed, edge = {number}, [ops[number]]
+    while edge:
+        others = [n for n in range(len(ops)) if n not in needed]
+        yield _edited(failing, lambda edit, others=others: edit.end_at(number, others, values))
+        edge = [
+            owner
+            for op in edge
+            for owner in (operand.owner for operand in op.operands)
+            if isinstance(owner, Operation) and numbers[owner] not in needed
+        ]
+        needed |= {numbers[op] for op in edge}
 
 
 def _without_plan(failing: Failing, outputs: int) -> Iterator[tuple[ModuleOp, Arguments]]:
@@ -184,6 +228,19 @@ class _Edit:
         producer = last.operands[0].owner
         assert isinstance(producer, Operation)
         last.operands = [producer.operands[number]]
+
+    def return_everything(self) -> None:
+        """Return the results of all operations in order."""
+        last = self.block.last_op
+        assert last is not None
+        last.operands = [result for op in self.ops[:-1] for result in op.results]
+
+    def end_at(self, number: int, others: Sequence[int], values: dict[int, list[torch.Tensor]]) -> None:
+        """Return the results of one operation, with the `others` cut."""
+        last = self.block.last_op
+        assert last is not None
+        last.operands = list(self.ops[number].results)
+        self.cut(others, values)
 
     def pass_on(self, numbers: Sequence[int]) -> None:
         """Remove in-place operations that are not needed: their results are their operands."""

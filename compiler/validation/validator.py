@@ -26,6 +26,7 @@ from compiler.validation.inputs import Arguments, arguments_of, copies
 from compiler.validation.observe import (
     Comparison,
     Difference,
+    Left,
     Observation,
     compare,
     difference,
@@ -158,12 +159,17 @@ class Validator:
             if found := difference(observe(module, arguments, run=one), observe(module, arguments, run=two)):
                 raise ValidationError(f"the HLO module computes something else: {found.text}", pass_name="export")
 
-    def called(self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]]) -> None:
-        """An executable does what the imported program does: `run` calls it on the program's arguments, in order."""
+    def called(
+        self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]], left: Left | None = None
+    ) -> None:
+        """An executable does what the imported program does: `run` calls it on the program's arguments, in order.
+
+        `left` says what a caller holds after a run of the program's IR (`Program.left`).
+        """
         self.checked.append("run")
         for arguments in self.rounds:
             own = copies(arguments)
-            compared = compare(program, arguments, observed(run(own), own))
+            compared = compare(program, arguments, observed(run(own), own), left)
             self._tell("run", compared)
             if found := compared.found:
                 raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")

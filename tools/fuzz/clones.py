@@ -39,6 +39,9 @@ from fx_oracle import (  # noqa: E402  # pyright: ignore[reportMissingImports]
     is_clone_node,
 )
 
+_DISTANCE = 64
+"""Bytes by which `_elsewhere` moves arguments."""
+
 MOST_CLONES = 5
 """Brute force judges 2 to the power of the number of clones."""
 
@@ -109,9 +112,11 @@ def _errors(case: FxCase, graph: fx.GraphModule, verdict: Any) -> list[str]:
 
 
 def _same_for_unknown_operators(case: FxCase, chosen: Sequence[int], donated: tuple[int, ...]) -> bool:
-    """Whether results, and inputs that are not donated, end the same when operators are unknown functions.
+    """Whether results, and inputs that are not donated, end the same when operators are unknown functions, and inputs
+    elsewhere in their storages.
 
-    An operator of somebody else may not newly get memory twice, once to write it."""
+    An operator of somebody else may not newly get memory twice, once to write it. No operator but a pointwise one may make
+    results of operands with other strides."""
     for integers in (True, False):
         try:
             right, got = (
@@ -119,16 +124,36 @@ def _same_for_unknown_operators(case: FxCase, chosen: Sequence[int], donated: tu
             )
         except (RuntimeError, IndexError):
             continue  # an integer was an index
-        return right[0] == got[0] and got[1] <= right[1]
+        return right[0] == got[0] and got[1] <= right[1] and got[2] == right[2]
     return True
 
 
-def _run(graph: fx.GraphModule, case: FxCase, donated: tuple[int, ...], integers: bool) -> tuple[list[bytes], int]:
-    arguments, unknown = case.inputs(), Unknown(integers)
+def _elsewhere(arguments: Sequence[Any]) -> list[Any]:
+    """Copies of arguments, further on in their storages: a graph is made for strides, not for one place."""
+    storages: dict[int, torch.Tensor] = {}
+    moved: list[Any] = []
+    for argument in arguments:
+        if not isinstance(argument, torch.Tensor):
+            moved.append(argument)
+            continue
+        old = argument.untyped_storage()
+        if old._cdata not in storages:
+            all_bytes = torch.empty(0, dtype=torch.uint8).set_(old)
+            storages[old._cdata] = torch.cat([torch.zeros(_DISTANCE, dtype=torch.uint8), all_bytes])
+        place = argument.storage_offset() + _DISTANCE // argument.itemsize
+        fresh = torch.empty(0, dtype=argument.dtype)
+        moved.append(fresh.set_(storages[old._cdata].untyped_storage(), place, argument.size(), argument.stride()))
+    return moved
+
+
+def _run(
+    graph: fx.GraphModule, case: FxCase, donated: tuple[int, ...], integers: bool
+) -> tuple[list[bytes], int, list[Any]]:
+    arguments, unknown = _elsewhere(case.inputs()), Unknown(integers)
     with torch.no_grad(), unknown:
         results = graph(*arguments)
     kept = [bytes_of_storage(t) for n, t in enumerate(arguments) if n not in donated]
-    return [*(values(t)[0] for t in results if isinstance(t, torch.Tensor)), *kept], unknown.doubled
+    return [*(values(t)[0] for t in results if isinstance(t, torch.Tensor)), *kept], unknown.doubled, unknown.layouts
 
 
 class _Case(FxCase):
@@ -174,7 +199,7 @@ def _is_uninitialised(node: fx.Node) -> bool:
 
 
 def _changed(node: fx.Node) -> list[fx.Node]:
-    """The tensors that a call writes, or the new one that it makes."""
+    """The tensors that a call writes, or the new one that it makes, or the view whose place is not counted from its operand."""
     assert isinstance(node.target, OpOverload)
     found: list[fx.Node] = []
     for number, formal in enumerate(node.target._schema.arguments):
@@ -182,4 +207,5 @@ def _changed(node: fx.Node) -> list[fx.Node]:
             given = node.args[number] if number < len(node.args) else node.kwargs.get(formal.name)
             found += [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
     fresh = all(r.alias_info is None for r in node.target._schema.returns) and not _is_uninitialised(node)
+    fresh |= node.target is torch.ops.aten.as_strided.default
     return found + ([node] if fresh and isinstance(node.meta.get("val"), torch.Tensor) else [])

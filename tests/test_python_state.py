@@ -1,0 +1,349 @@
+"""A call that changes Python state outside of its tensors is refused with the user's line, and leaves that state as it was."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+
+import pytest
+import torch
+
+import compiler
+from compiler.errors import UnsupportedError
+from compiler.integrations.dynamo import fx2hlo
+
+TOTAL = torch.zeros(3)
+LATE: object
+
+
+class Cache:
+    """A plain object, as programs keep their caches in."""
+
+    def __init__(self) -> None:
+        self.rows, self.position, self.kept = torch.zeros(4, 3), 0, []
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, change) -> None:
+        super().__init__()
+        self.caches = {"first": [Cache()]}
+        self.change = change
+
+    def forward(self, x):
+        return self.change(self.caches["first"][0], x)
+
+
+def concatenated(cache, x):
+    cache.rows = torch.cat([cache.rows, x[None]])
+    return cache.rows.sum(0)
+
+
+def counted(cache, x):
+    cache.rows[cache.position] = x
+    cache.position += 1
+    return cache.rows.sum(0)
+
+
+def collected(cache, x):
+    cache.kept.append(x * 2)
+    return cache.kept[-1] + x
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "place"),
+    [
+        (concatenated, r"binds the plain attribute caches\['first'\]\[0\].rows to a new tensor", "torch.cat"),
+        (counted, r"changes the attribute caches\['first'\]\[0\].position, a int", "def forward"),
+        (collected, r"the list caches\['first'\]\[0\].kept: the call creates state", "append"),
+    ],
+)
+@pytest.mark.parametrize("around", ["module", "closure"])
+def test_fields_of_plain_objects(change, message: str, place: str, around: str) -> None:
+    holder = Holder(change)
+    cache = holder.caches["first"][0]
+    rows = cache.rows
+    caches = holder.caches
+
+    def closed(x):
+        return change(caches["first"][0], x)
+
+    with pytest.raises(UnsupportedError, match=message) as found:
+        compiler.compile(holder if around == "module" else closed, (torch.ones(3),))
+    file, _, line = found.value.location.rpartition(":")
+    code = inspect.getsource(inspect.getmodule(Holder)).splitlines()[int(line) - 1]
+    assert file == __file__ and (place in code or "def closed" in code)
+    assert cache.rows is rows and cache.position == 0 and cache.kept == []
+    assert torch.equal(rows, torch.zeros(4, 3))
+
+
+def nonlocal_total():
+    total = torch.zeros(3)
+
+    def program(x):
+        nonlocal total
+        total = total + x
+        return total * 1
+
+    return program, lambda: total
+
+
+def global_total():
+    def program(x):
+        global TOTAL
+        TOTAL = TOTAL + x
+        return TOTAL * 1
+
+    return program, lambda: TOTAL
+
+
+def late_global():
+    def program(x):
+        global LATE
+        LATE = x * 2
+        return x
+
+    return program, lambda: "LATE" in globals()
+
+
+def in_a_list():
+    rows = [torch.zeros(3)]
+
+    def program(x):
+        rows[0] = rows[0] + x
+        return rows[0] * 1
+
+    return program, lambda: rows[0]
+
+
+def in_a_deque():
+    rows = collections.deque([torch.zeros(3)], maxlen=1)
+
+    def program(x):
+        rows.append(rows[0] + x)
+        return rows[0] * 1
+
+    return program, lambda: rows[0]
+
+
+def in_a_dict():
+    table = {"calls": 0}
+
+    def program(x):
+        table["calls"] += 1
+        return x * table["calls"]
+
+    return program, lambda: table["calls"]
+
+
+def in_a_partial():
+    table = {"total": torch.zeros(3)}
+
+    def program(held, x):
+        held["total"] = held["total"] + x
+        return held["total"] * 1
+
+    return functools.partial(program, table), lambda: table["total"]
+
+
+def in_a_default():
+    def program(x, rows=[torch.zeros(3)]):  # noqa: B006, B008
+        rows[0] = rows[0] + x
+        return rows[0] * 1
+
+    return program, lambda: program.__defaults__[0][0]
+
+
+def in_a_method():
+    class Counter:
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self, x):
+            self.calls += 1
+            return x * self.calls
+
+    counter = Counter()
+    return counter, lambda: counter.calls
+
+
+def in_another_module():
+    module = torch.nn.Module()
+    module.register_buffer("total", torch.zeros(3))
+
+    def program(x):
+        module.total = module.total + x
+        return module.total * 1
+
+    return program, lambda: module.total
+
+
+def in_a_helper():
+    rows = [torch.zeros(3)]
+
+    def helper(x):
+        rows[0] = x * 2
+        return x
+
+    return lambda x: helper(x) + 1, lambda: rows[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (nonlocal_total, "the variable total to a new tensor"),
+        (global_total, "the variable TOTAL to a new tensor"),
+        (late_global, "the variable LATE: the call creates state"),
+        (in_a_list, r"the item rows\[0\] to a new tensor"),
+        (in_a_deque, r"the item rows\[0\] to a new tensor"),
+        (in_a_dict, r"changes the item table\['calls'\], a int"),
+        (in_a_partial, r"\['total'\] to a new tensor"),
+        (in_a_default, r"the item __defaults__\[0\]\[0\] to a new tensor"),
+        (in_a_method, "changes the attribute calls, a int"),
+        (in_another_module, "module.total to a new tensor"),
+        (in_a_helper, r"the item helper.rows\[0\] to a new tensor"),
+    ],
+)
+def test_closures_globals_and_containers(make, what: str) -> None:
+    program, held = make()
+    before = held()
+    with pytest.raises(UnsupportedError, match=what) as found:
+        compiler.compile(program, (torch.ones(3),))
+    assert found.value.location.startswith(__file__)
+    assert held() is before, "a refused program leaves what it found"
+
+
+def test_reading_and_writing_in_place_is_served() -> None:
+    """Caches of objects that are written into, a counter that is a tensor, and objects that only libraries change."""
+    import logging
+
+    logger = logging.getLogger("fx2hlo.test")
+    cache, position = Cache(), torch.zeros(1, dtype=torch.int64)
+    settings = collections.OrderedDict(scale=2)
+
+    def program(x):
+        logger.debug("a step")  # which notes in a dictionary of the logger's that it is not enabled
+        cache.rows.index_copy_(0, position, x[None] * settings["scale"])
+        position.add_(1)
+        return cache.rows.sum(0)
+
+    executable = compiler.compile(program, (torch.ones(3),))
+    assert executable(torch.ones(3)).tolist() == [2, 2, 2] and executable(torch.ones(3)).tolist() == [4, 4, 4]
+    assert position.tolist() == [2] and cache.rows[:, 0].tolist() == [2, 2, 0, 0]
+
+
+def test_other_memory_by_data() -> None:
+    """`x.data = y` gives a tensor of the program other memory; of an argument or state it is refused."""
+
+    def local(x, y):
+        z = x * 2
+        row = z[0]
+        z.data = y
+        z.add_(1)
+        return z, row
+
+    x, y = torch.ones(2, 3), torch.zeros(2, 3)
+    z, row = compiler.compile(local, (x, y))(x, y)
+    assert torch.equal(y, torch.ones(2, 3)) and z.data_ptr() == y.data_ptr() and row.tolist() == [2, 2, 2]
+
+    class Assigns(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x):
+            self.mean.data = self.mean + x
+            return self.mean * 1
+
+    for program in (Assigns(), torch.export.export(Assigns(), (torch.ones(3),), strict=False)):
+        with pytest.raises(UnsupportedError, match=r"metadata of an argument|assignment to `.data`") as found:
+            compiler.compile(program, (torch.ones(3),))
+        assert found.value.location.startswith(__file__) and "copy_" in found.value.hint
+
+    class Same(Assigns):
+        def forward(self, x):
+            self.mean.data = self.mean.data
+            self.to(torch.float32)
+            return self.mean.add_(x)
+
+    same = Same()
+    assert compiler.compile(same, (torch.ones(3),))(torch.ones(3)) is same.mean and same.mean.tolist() == [1, 1, 1]
+
+
+def test_what_is_detached_needs_no_gradient() -> None:
+    def program(x, w):
+        return x.add_(w.detach()), w.detach(), w.detach()[1:], w.data
+
+    w = torch.randn(3, requires_grad=True)
+    results = torch.compile(program, backend=fx2hlo)(torch.ones(3), w)
+    assert [r.requires_grad for r in results] == [False] * 4 and results[1].data_ptr() == w.data_ptr()
+
+
+def test_sizes_stay_sizes(tmp_path) -> None:
+    def program(x):
+        return x.shape, x.stride(), {"size": x.t().size()}
+
+    x = torch.ones(2, 3)
+    executable = compiler.compile(program, (x,))
+    executable.save(tmp_path / "artifact")
+    for run in (executable, compiler.load(tmp_path / "artifact")):
+        shape, stride, rest = run(x)
+        assert [type(t) for t in (shape, stride, rest["size"])] == [torch.Size, tuple, torch.Size]
+        assert (shape, stride, rest["size"]) == ((2, 3), (3, 1), (3, 2))
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "message"),
+    [
+        (lambda x: x.dequantize(), (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),), "torch.quint8"),
+        (lambda x: torch.empty(0).set_(x.untyped_storage(), 0, (2,), (1,)), (torch.ones(3),), "UntypedStorage"),
+    ],
+)
+def test_what_tracing_cannot_hold_is_refused(program, args, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        compiler.compile(program, args)
+
+
+def test_tensors_in_the_attributes_of_a_graph_are_read_at_each_call() -> None:
+    """Dynamo leaves some parameters in the graph as attributes, and other graphs of the same program write them."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(2))
+            self.inner = torch.nn.Linear(2, 2, bias=False)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x * self.scale, lambda x: x - self.scale, (x,)) + self.scale
+
+    inner = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+    whole = torch.export.export(Scaled(), (torch.ones(2),), strict=False).module()
+    with torch.no_grad():
+        for graph in (inner, whole):
+            executable = compiler.compile(graph, (torch.ones(2),))
+            for tensor in graph.parameters():
+                tensor.add_(1.5)
+            torch.testing.assert_close(executable(torch.ones(2)), graph(torch.ones(2)))
+
+
+def test_an_optimizer_between_graphs_of_one_program() -> None:
+    """What an optimizer writes in one graph of Dynamo's, another one reads at the next call."""
+
+    def build():
+        parameters = [torch.nn.Parameter(torch.ones(3) + i) for i in range(2)]
+        for parameter in parameters:
+            parameter.grad = torch.ones(3)
+        optimizer = torch.optim.SGD(parameters, lr=0.1, foreach=True)
+
+        def program(x):
+            for parameter in parameters:
+                parameter.grad.copy_(x)
+            optimizer.step()
+            return [parameter.detach() * 2 for parameter in parameters]
+
+        return program
+
+    eager, compiled = build(), torch.compile(build(), backend=fx2hlo)
+    with torch.no_grad():
+        for step in range(3):
+            torch.testing.assert_close(compiled(torch.ones(3) * step), eager(torch.ones(3) * step))
