@@ -185,6 +185,31 @@ def test_repeated_layers_are_expanded_once() -> None:
     assert importer.expander.hits >= 2 * 18
 
 
+def test_an_operator_is_expanded_once_for_all_rows_of_a_pool() -> None:
+    from compiler.frontend.capture import capture
+    from compiler.frontend.importer import Importer
+
+    def f(pool, row):
+        for i in range(20):
+            pool[i].add_(row)
+        return pool.sum()
+
+    importer = Importer(capture(f, (torch.ones(20, 3), torch.ones(3))))
+    program = importer.program()
+    assert importer.expander.hits == 19  # the adds; each view lies where no other does
+    writes = [c for c in calls(program) if c.effects.writes()]
+    assert [geometry(c.results[0].type).offset for c in writes] == [3 * i for i in range(20)]
+
+
+def test_what_an_offset_decides_is_not_taken_over_from_another_row() -> None:
+    graph = torch.fx.Graph()
+    pool = graph.placeholder("pool")
+    pairs = [graph.call_function(torch.ops.aten.slice.Tensor, (pool, 0, start, start + 2)) for start in (0, 2, 1)]
+    graph.output(tuple(graph.call_function(torch.ops.aten.view_as_complex.default, (pair,)) for pair in pairs))
+    with pytest.raises(CompileError, match="storage_offset .*view_as_complex_default_2"):
+        import_program(torch.fx.GraphModule({}, graph), (torch.ones(8),))
+
+
 # -- refusals -----------------------------------------------------------------------------------
 
 
