@@ -122,6 +122,8 @@ def test_what_cannot_be_carried_out_is_refused() -> None:
         (lambda a, b: a.t_() + b, (x, x), "metadata of an argument changes"),
         (lambda a: a.as_strided_((2,), (1,), 0), (torch.ones(40)[20:],), "begins before the memory"),
         (lambda a: a.as_strided_((2,), (1,), 0), (torch.ones(40)[2:],), "begin before its first element"),
+        (lambda a, b: a.set_(b).add_(1), (x, x + 1), "other memory than the caller's"),
+        (lambda a: a.set_(a.clone()).add_(1), (x,), "other memory than the caller's"),
         (lambda a: a.resize_(7), (x,), "makes a tensor with contents larger"),
         (lambda a: a.resize_(7), (torch.ones(0),), "makes a tensor with contents larger"),
     ]

@@ -351,9 +351,6 @@ class Importer:
             self.ops, self._nested = outer, nested
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
-        for operand, _ in expansion.rebound:
-            if operands[operand].argument:
-                self._reshapes.change(operands[operand], self._nested)
         slots = list(operands)
         location, ops, stand_ins = self._location, self.ops, self._stand_ins if self._stand_ins else None
         for step in expansion.steps:
@@ -387,6 +384,8 @@ class Importer:
             if tensor is not None:
                 self.expander.adopt(handle, tensor)
         for operand, slot in expansion.rebound:
+            if operands[operand].argument:
+                self._reshapes.change(operands[operand], slots[slot].root, self._nested)
             operands[operand].value, operands[operand].form = slots[slot].value, slots[slot].form
             operands[operand].root = slots[slot].root
             slots[slot] = operands[operand]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from compiler.errors import UnsupportedError
-from compiler.frontend.forms import Form, Handle
+from compiler.frontend.forms import Form, Handle, Root
 from compiler.frontend.inputs import Input
 from compiler.program import Reshaped
 
@@ -27,8 +27,13 @@ class Reshapes:
                 handle = handles[id(item)]
                 self._before[id(handle)] = handle, handle.form
 
-    def change(self, handle: Handle, nested: bool) -> None:
-        """An argument gets other metadata; `nested`: in a branch or in the body of a loop."""
+    def change(self, handle: Handle, root: Root, nested: bool) -> None:
+        """An argument gets other metadata, on the memory of `root`; `nested`: in a branch or in the body of a loop."""
+        if root is not handle.root:
+            raise UnsupportedError(
+                "an argument is given other memory than the caller's, which an executable cannot do to the caller's tensor",
+                hint="write into the argument with copy_, or return the other tensor",
+            )
         if id(handle) not in self._before or nested:
             raise UnsupportedError(
                 "the metadata of an argument changes, which can be carried out for an input tensor that is passed once, "
