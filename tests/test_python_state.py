@@ -256,7 +256,9 @@ def test_other_memory_by_data() -> None:
             return self.mean * 1
 
     for program in (Assigns(), torch.export.export(Assigns(), (torch.ones(3),), strict=False)):
-        with pytest.raises(UnsupportedError, match=r"metadata of an argument|other memory than|assignment to `.data`") as found:
+        with pytest.raises(
+            UnsupportedError, match=r"metadata of an argument|other memory than|assignment to `.data`"
+        ) as found:
             compiler.compile(program, (torch.ones(3),))
         assert found.value.location.startswith(__file__)
 
