@@ -288,6 +288,51 @@ def _(directory: Path) -> None:
     compiler.compile(program, (torch.ones(4),), validate=True)
 
 
+@case(
+    "A custom operator frees the memory of its operand", ValidationError,
+    "Other tensors still point there, and no schema can say it; `validate=True` watches the sizes of storages.",
+    "operator(made)",
+)  # fmt: skip
+def _(directory: Path) -> None:
+    operator = shrinking()  # "shrinks(Tensor x) -> Tensor", whose kernel ends with x.untyped_storage().resize_(0)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        made = x.clone()
+        return operator(made) + 1
+
+    compiler.compile(program, (torch.ones(4),), validate=True)
+
+
+@case(
+    "An operator in a branch has no lowering", UnsupportedError,
+    "Branches and bodies of loops are compiled with the program; the line is the one inside of them.", "operator(x)",
+)  # fmt: skip
+def _(directory: Path) -> None:
+    operator = undeclared_alias()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return operator(x) * 2
+
+        return torch.cond(x.sum() > 0, doubled, torch.neg, (x,))
+
+    compiler.compile(program, (torch.ones(4),))
+
+
+@functools.cache
+def shrinking() -> Callable[[torch.Tensor], torch.Tensor]:
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        result = x * 2
+        x.untyped_storage().resize_(0)
+        return result
+
+    library = LIBRARIES.setdefault("fx2hlo_errors", torch.library.Library("fx2hlo_errors", "FRAGMENT"))
+    library.define("shrinks(Tensor x) -> Tensor")
+    library.impl("shrinks", kernel, "CPU")
+    library.impl("shrinks", lambda x: torch.empty_like(x), "Meta")
+    return torch.ops.fx2hlo_errors.shrinks.default
+
+
 @functools.cache
 def undeclared_alias() -> Callable[[torch.Tensor], torch.Tensor]:
     """An operator that stays registered: PyTorch's handles on one that is taken away are left dangling."""

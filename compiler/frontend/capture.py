@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, Unsupporte
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
@@ -227,7 +228,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     tracer = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True, record_stack_traces=True)
     try:
         # Libraries ask torch.compiler.is_exporting(). Inside Dynamo the tracer would take Dynamo's fake mode for ours.
-        with quiet_torch(), torch.no_grad(), _compiling_state_context(), tracing(None):
+        # Nodes inside branches and loops keep the lines that Dynamo has noted for them.
+        with quiet_torch(), torch.no_grad(), _compiling_state_context(), tracing(None), preserve_node_meta():
             graph = tracer(*(fakes[id(item.tensor)] for item in inputs))
     except CompileError as error:
         if error.location or type(error) not in (CompileError, UnsupportedError):

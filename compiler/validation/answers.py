@@ -3,7 +3,7 @@
 Equal elements keep their order, and memory that nobody wrote is zero. The factors of a matrix have no such rule: signs of
 singular vectors and the order of eigenvalues are anybody's. What depends on them is what comes out differently when the
 program runs with another right answer. Rounding is measured in the same way, as stochastic arithmetic does: where an operator
-rounds, it reads operands that are up to an ulp off.
+rounds, it reads operands that are up to an ulp off, and so is what it gives.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ class Answers(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if name in _RESIZING:
             return _resized(func, args, kwargs or {})
+        rounds = self.noise is not None and _computes(func)
+        before = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs or {}))) if rounds else None
         results = func(*args, **(kwargs or {}))
-        if self.noise is not None and _computes(func):
-            _move_rounded(results, func, args, kwargs or {}, self.noise)
+        if before is not None and self.noise is not None:
+            _move_rounded(_made(results, func, args, kwargs or {}), func, *before, self.noise)
         if name in _ALLOCATING:
             _clear(results.untyped_storage(), 0)
         elif name in _PLACES or name in _FACTORS:
@@ -97,35 +99,44 @@ def _clear(storage: torch.UntypedStorage, start: int) -> None:
 
 
 def _computes(func: torch._ops.OpOverload) -> bool:
-    """Whether an operator of PyTorch's own gives new tensors which follow from its arguments alone."""
+    """Whether what an operator of PyTorch's own makes or writes follows from its arguments alone."""
     schema, own = func._schema, func.namespace in ("aten", "prims")
-    fresh = not schema.is_mutable and all(result.alias_info is None for result in schema.returns)
-    return own and fresh and torch.Tag.nondeterministic_seeded not in func.tags
+    views = any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
+    return own and not views and not {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(func.tags)
+
+
+def _made(results: Any, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a call computed: its results and, of one that writes, the arguments that it has written."""
+    if not func._schema.is_mutable:
+        return results
+    named = _named(func, args, kwargs)
+    return [named.get(p.name) for p in func._schema.arguments if p.alias_info is not None and p.alias_info.is_write]
 
 
 def _move_rounded(
     results: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], generator: torch.Generator
 ) -> None:
-    """Give elements of the results that rounding made what they are the value that follows from operands an ulp off.
+    """Give elements of the results that rounding made what they are the value that follows from operands an ulp off,
+    itself up to an ulp off. `args` and `kwargs` hold what the operator was given.
 
     What is exact stays: at a step, `x >= 0.5`, the smallest noise would be no small one.
     """
 
     def wide(x: torch.Tensor) -> torch.Tensor:
-        return x.to(_WIDE[x.dtype]) if x.dtype in _WIDE else x
+        return x.to(_WIDE[x.dtype], copy=True) if x.dtype in _WIDE else x.clone()
 
     def moved(x: torch.Tensor) -> torch.Tensor:
         if x.dtype not in _WIDE:
-            return x
+            return x.clone()
         noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        return (wide(x) * (1 + torch.finfo(x.dtype).eps * noise)).to(x.dtype)
+        return (x.to(_WIDE[x.dtype]) * (1 + torch.finfo(x.dtype).eps * noise)).to(x.dtype)
+
+    def again(change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        given, named = pytree.tree_map_only(torch.Tensor, change, (tuple(args), dict(kwargs)))
+        return _made(func(*given, **named), func, given, named)
 
     try:
-        exact, noisy = (
-            func(*pytree.tree_map_only(torch.Tensor, change, tuple(args)),
-                 **pytree.tree_map_only(torch.Tensor, change, dict(kwargs)))
-            for change in (wide, moved)
-        )  # fmt: skip
+        exact, noisy = again(wide), again(moved)
     except Exception:  # no kernel for the wide type, or a check of the values: this one operator counts as exact
         return
     for have, want, other in zip(*map(pytree.tree_leaves, (results, exact, noisy)), strict=True):
@@ -133,7 +144,7 @@ def _move_rounded(
             short = _WIDE[have.dtype] == have.dtype  # nothing is wider: what fits into half of it was hardly rounded
             narrow = torch.complex64 if have.is_complex() else torch.float32
             rounded = have != (have.to(narrow).to(have.dtype) if short else want)
-            have.copy_(torch.where(rounded, other, have))
+            have.copy_(torch.where(rounded, moved(other), have))
 
 
 _WIDE = {

@@ -79,7 +79,7 @@ class _Auditor:
 
         def done(results: Sequence[torch.Tensor]) -> None:
             for n, old in before.items():
-                if found := tensor_difference(old, operands[n]):
+                if found := tensor_difference(old, operands[n], exact=True):
                     raise _fault(op, f"writes operand {n}, which it does not declare: the operand {found}",
                                  f"mark the operand as written in the schema (Tensor(a{n}!))")  # fmt: skip
             for n, (alias, result) in enumerate(zip(op.aliases.data, results, strict=True)):
