@@ -19,6 +19,7 @@ from compiler.driver import main
 from compiler.errors import CompileError, ValidationError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
+from compiler.lowering import load_rules
 from compiler.lowering.registry import RULES
 from compiler.reference import entry
 from compiler.validation.inputs import arguments_of, copies
@@ -509,7 +510,8 @@ LOWEST = torch.finfo(torch.float32).min
 
 @pytest.mark.parametrize("large", [LOWEST, -1e9])
 def test_a_fault_beside_large_elements_is_found(monkeypatch: pytest.MonkeyPatch, large: float) -> None:
-    right = RULES["aten.mul.Tensor"]
+    load_rules()
+    right: Any = RULES["aten.mul.Tensor"]
     monkeypatch.setitem(
         RULES, "aten.mul.Tensor", lambda b, call: hlo.multiply(right(b, call), b.splat(1.01, "f32", (4, 4)))
     )

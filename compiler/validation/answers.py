@@ -3,7 +3,7 @@
 Equal elements keep their order, and memory that nobody wrote is zero. The factors of a matrix have no such rule: signs of
 singular vectors and the order of eigenvalues are anybody's. What depends on them is what comes out differently when the
 program runs with another right answer. Rounding is measured in the same way, as stochastic arithmetic does: where an operator
-rounds, it reads operands that are up to an ulp off, and so is what it gives.
+rounds, it reads operands that are up to an ulp off, and what it gives is an ulp off.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Answers(TorchDispatchMode):
         before = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs or {}))) if rounds else None
         results = func(*args, **(kwargs or {}))
         if before is not None and self.noise is not None:
-            _move_rounded(_made(results, func, args, kwargs or {}), func, *before, self.noise)
+            _move_rounded(_made(results, func, args, kwargs or {}), func, before[0], before[1], self.noise)
         if name in _ALLOCATING:
             _clear(results.untyped_storage(), 0)
         elif name in _PLACES or name in _FACTORS:
@@ -98,14 +98,14 @@ def _clear(storage: torch.UntypedStorage, start: int) -> None:
 # -- rounding ------------------------------------------------------------------------------------
 
 
-def _computes(func: torch._ops.OpOverload) -> bool:
+def _computes(func: Any) -> bool:
     """Whether what an operator of PyTorch's own makes or writes follows from its arguments alone."""
     schema, own = func._schema, func.namespace in ("aten", "prims")
     views = any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
     return own and not views and not {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(func.tags)
 
 
-def _made(results: Any, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _made(results: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What a call computed: its results and, of one that writes, the arguments that it has written."""
     if not func._schema.is_mutable:
         return results
@@ -117,7 +117,7 @@ def _move_rounded(
     results: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], generator: torch.Generator
 ) -> None:
     """Give elements of the results that rounding made what they are the value that follows from operands an ulp off,
-    itself up to an ulp off. `args` and `kwargs` hold what the operator was given.
+    itself an ulp off. `args` and `kwargs` hold what the operator was given.
 
     What is exact stays: at a step, `x >= 0.5`, the smallest noise would be no small one.
     """
@@ -125,10 +125,12 @@ def _move_rounded(
     def wide(x: torch.Tensor) -> torch.Tensor:
         return x.to(_WIDE[x.dtype], copy=True) if x.dtype in _WIDE else x.clone()
 
-    def moved(x: torch.Tensor) -> torch.Tensor:
+    def moved(x: torch.Tensor, whole: bool = False) -> torch.Tensor:
+        """Elements up to an ulp off, or (`whole`) all of them an ulp off."""
         if x.dtype not in _WIDE:
             return x.clone()
         noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        noise = torch.where(noise < 0, -1.0, 1.0) if whole else noise
         return (x.to(_WIDE[x.dtype]) * (1 + torch.finfo(x.dtype).eps * noise)).to(x.dtype)
 
     def again(change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -144,7 +146,7 @@ def _move_rounded(
             short = _WIDE[have.dtype] == have.dtype  # nothing is wider: what fits into half of it was hardly rounded
             narrow = torch.complex64 if have.is_complex() else torch.float32
             rounded = have != (have.to(narrow).to(have.dtype) if short else want)
-            have.copy_(torch.where(rounded, moved(other), have))
+            have.copy_(torch.where(rounded, moved(other, whole=True), have))
 
 
 _WIDE = {
