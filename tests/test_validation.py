@@ -13,6 +13,7 @@ import programs  # pyright: ignore[reportAttributeAccessIssue]
 import pytest
 import torch
 from jaxlib.mlir.dialects import stablehlo as hlo
+from xdsl.dialects.builtin import ModuleOp
 
 import compiler
 from compiler.driver import main
@@ -22,6 +23,7 @@ from compiler.frontend.importer import import_graph
 from compiler.lowering import load_rules
 from compiler.lowering.registry import RULES
 from compiler.reference import entry
+from compiler.transforms.in_place_to_out_of_place import make_out_of_place
 from compiler.validation.inputs import arguments_of, copies
 from compiler.validation.observe import observe, observed, tensor_difference
 from compiler.validation.outside import _reason
@@ -535,3 +537,56 @@ def test_a_small_undeclared_write_beside_a_large_element_is_found(hidden: torch.
 
     with pytest.raises(ValidationError, match="writes operand 0, which it does not declare"):
         compiler.compile(program, (torch.tensor([1e9, 1.0]),), validate=True)
+
+
+def vectors_of_zero(b: Any, values: Any) -> list[Any]:
+    return [values[0], b.splat(0.0, "f32", (3, 3))]
+
+
+def vectors_too_long(b: Any, values: Any) -> list[Any]:
+    return [values[0], hlo.multiply(values[1], b.splat(1.01, "f32", (3, 3)))]
+
+
+def larger(b: Any, value: Any) -> Any:
+    return hlo.multiply(value, b.splat(1.01, b.element(value), b.shape(value)))
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [("_linalg_eigh.default", vectors_of_zero), ("_linalg_eigh.default", vectors_too_long), ("mul.Tensor", larger)],
+)
+@pytest.mark.parametrize(
+    "x", [torch.eye(3), torch.tensor([[2.0, 1, 0], [1, -1, 3], [0, 3, 5]])], ids=["equal", "apart"]
+)
+def test_a_fault_does_not_hide_behind_factors(
+    monkeypatch: pytest.MonkeyPatch, target: str, fault: Any, x: torch.Tensor
+) -> None:
+    """Eigenvectors are unique to signs at most; a wrong one is wrong all the same, and so is what is made of them."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigh(x)[1] * x.sum()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiler.compile(program, (x,), validate=True)
+    load_rules()
+    right: Any = RULES[f"aten.{target}"]
+    monkeypatch.setitem(RULES, f"aten.{target}", lambda b, call: fault(b, right(b, call)))
+    with pytest.raises(ValidationError) as caught:
+        compiler.compile(program, (x,), validate=True)
+    assert caught.value.pass_name == "lower"
+
+
+@pytest.mark.parametrize("values", [False, True], ids=["handles", "values"])
+def test_a_pass_that_exchanges_factors_is_found(values: bool) -> None:
+    module = import_graph(capture(lambda x: torch.linalg.svd(x)[::2], (torch.randn(3, 3),))).module
+    if values:
+        make_out_of_place(entry(module))
+
+    def exchange(module: ModuleOp) -> None:
+        last = entry(module).body.block.last_op
+        assert last is not None
+        last.operands = [*last.operands][::-1]
+
+    with pytest.raises(ValidationError, match="pass exchange"):
+        Validator.of(module).apply("exchange", module, exchange)

@@ -9,7 +9,7 @@ rounds, it reads operands that are up to an ulp off, and what it gives is an ulp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -28,20 +28,33 @@ Arguments = Mapping[str, Any]
 Results = Sequence[torch.Tensor]
 
 
+class Factored(NamedTuple):
+    """A factorization that ran, by its name in ATen: what it was given, and what it gave."""
+
+    name: str
+    operands: tuple[torch.Tensor, ...]
+    results: tuple[torch.Tensor, ...] = ()
+
+
 class Answers(TorchDispatchMode):
     """Gives operators that run inside one of their right answers.
 
     Attributes:
         met: operators with several right answers that ran, in order.
+        given: what these were given.
         noise: where an operator rounds, it reads elements that are up to an ulp off.
+        chosen: factors to give to the factorizations, in order.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, number: int = USUAL, noise: torch.Generator | None = None):
+    def __init__(
+        self, number: int = USUAL, noise: torch.Generator | None = None, chosen: Sequence[Factored] = ()
+    ) -> None:
         super().__init__()
-        self.number, self.noise = number, noise
+        self.number, self.noise, self.chosen = number, noise, list(chosen)
         self.met: dict[str, None] = {}
+        self.given: list[Factored] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -66,7 +79,11 @@ class Answers(TorchDispatchMode):
                 chosen = _PLACES[name](named, flat)
             else:
                 self.met[str(func)] = None
+                operands = tuple(value for value in named.values() if isinstance(value, torch.Tensor))
+                self.given.append(Factored(str(func), tuple(x.clone() for x in operands)))
                 chosen = flat if self.number == USUAL else _FACTORS[name](named, flat, self.number)
+                if len(self.given) <= len(self.chosen):
+                    chosen = self.chosen[len(self.given) - 1].results
             for have, want in zip(flat, chosen, strict=True):
                 if want is not have:
                     have.copy_(want)
@@ -314,4 +331,8 @@ _FACTORS: dict[str, Callable[[Arguments, Results, int], Results]] = {
 """Operator -> another right answer, from its arguments, the answer PyTorch gave, and a number. No schema says that it has one."""
 
 
-__all__ = ["OTHERS", "USUAL", "Answers"]
+FACTORIZATIONS = frozenset(_FACTORS)
+"""By their names in ATen."""
+
+
+__all__ = ["FACTORIZATIONS", "OTHERS", "USUAL", "Answers", "Factored"]

@@ -35,6 +35,7 @@ from compiler.validation.observe import (
     observed,
 )
 from compiler.validation.reduce import Check, Failing, reduce
+from compiler.validation.settled import Run, Stage, settle
 from dialects.alias import Table
 from dialects.calls import HandleCall, OperatorCall
 from dialects.types import element_name
@@ -107,7 +108,13 @@ class Validator:
         before = module.clone()
         transform(module)
         self.checked.append(name)
-        self._compare(name, before, lambda m, a: _changed(m, a, transform), lambda a: observe(module, a))
+
+        def stage(candidate: ModuleOp) -> tuple[ModuleOp, None]:
+            after = candidate.clone()
+            transform(after)
+            return after, None
+
+        self._compare(name, before, lambda m, a: _changed(m, a, transform), lambda a: observe(module, a), stage)
         if has_memory(entry(before)) and "alias.plan" in entry(module).attributes:
             try:
                 self.unchecked_tables |= not verify_tables(before, module)
@@ -127,7 +134,11 @@ class Validator:
         stablehlo = lower(module)
         run = run_stablehlo(stablehlo)
         self.checked.append("lower")
-        self._compare("lower", module, check, lambda a: observe(module, a, run=run))
+
+        def stage(candidate: ModuleOp) -> tuple[ModuleOp, Run]:
+            return candidate, run_stablehlo(lower(candidate))
+
+        self._compare("lower", module, check, lambda a: observe(module, a, run=run), stage)
         return stablehlo
 
     def exported(self, module: ModuleOp, stablehlo: ir.Module, hlo: bytes) -> None:
@@ -178,9 +189,16 @@ class Validator:
             if found := compared.found:
                 raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
 
-    def _compare(self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation]) -> None:
+    def _compare(
+        self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation], stage: Stage
+    ) -> None:
         for arguments in self.rounds:
             compared = compare(before, arguments, after(arguments))
+            if compared.found is None and compared.because and (settled := settle(before, arguments, stage)):
+                if settled.found is not None:
+                    failing = Failing(before, arguments, settled.found)
+                    raise _report(name, failing, reduce(failing, lambda m, a: _unsettled(m, a, stage)))
+                continue
             self._tell(name, compared)
             if compared.found is not None:
                 failing = Failing(before, arguments, compared.found)
@@ -239,6 +257,11 @@ def _changed(module: ModuleOp, arguments: Sequence[torch.Tensor], transform: Tra
     after = module.clone()
     transform(after)
     return compare(module, arguments, observe(after, arguments)).found
+
+
+def _unsettled(module: ModuleOp, arguments: Sequence[torch.Tensor], stage: Stage) -> Difference | None:
+    settled = settle(module, arguments, stage)
+    return settled.found if settled is not None else None
 
 
 def _report(name: str, failing: Failing, smallest: Failing) -> ValidationError:
