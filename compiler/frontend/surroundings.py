@@ -7,6 +7,7 @@ noted, to be checked at each call.
 from __future__ import annotations
 
 import functools
+import random
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
 from compiler.program import Link
@@ -89,15 +91,20 @@ class Reached:
     def __init__(self, program: Any, owner: torch.nn.Module | None) -> None:
         own = set[int]()
         for module in owner.modules() if owner is not None else ():
-            own |= {id(d) for d in (module.__dict__, module._parameters, module._buffers, module._modules)}
+            own |= {id(container) for container in _containers(module)}
         self._variables: list[tuple[str, Any, Any, object]] = []  # name, cell or globals, key, value
         self._containers: list[
             tuple[str, Any, Any, bool]
         ] = []  # name, container, copy, whether of an object's attributes
+        self._tensors: list[tuple[str, torch.Tensor, torch.Tensor | None, bool]] = []  # name, leaf, grad, requires_grad
+        self._settings = _settings()
         seen = set[int]()
         pending: list[tuple[str, Any]] = [("", program)]
         while pending:
             name, value = pending.pop()
+            if isinstance(value, torch.Tensor) and value.is_leaf and id(value) not in seen:
+                self._tensors.append((name, value, value.grad, value.requires_grad))
+                seen.add(id(value))
             if id(value) in seen or not _may_hold(value):
                 continue
             seen.add(id(value))
@@ -121,6 +128,19 @@ class Reached:
         for name, value, old, attributes in self._containers:
             if not _same_items(value, old):
                 raise _changed(name, old, value, made_at, attributes)
+        for name, tensor, grad, recorded in self._tensors:
+            if tensor.grad is not grad or tensor.requires_grad != recorded:
+                what = "grad" if tensor.grad is not grad else "requires_grad"
+                raise UnsupportedError(
+                    f"the call sets {what} of the tensor {name}", location=made_at(tensor.grad),
+                    hint="do it outside of the program; a compiled program changes elements only",
+                )  # fmt: skip
+        for (what, now, _), (_, old, _) in zip(_settings(), self._settings, strict=True):
+            if now != old:
+                raise UnsupportedError(
+                    f"the call changes {what}", location=made_at(None),
+                    hint="do it outside of the program; a compiled program changes tensors only",
+                )  # fmt: skip
 
     def restore(self) -> None:
         """Put back what the call has changed."""
@@ -140,6 +160,31 @@ class Reached:
             if not _same_items(value, old):
                 value.clear()
                 value.extend(old) if isinstance(value, (list, deque)) else value.update(old)
+        for _, tensor, grad, recorded in self._tensors:
+            if tensor.grad is not grad:
+                tensor.grad = grad
+            if tensor.requires_grad != recorded:
+                tensor.requires_grad_(recorded)
+        for (_, now, _), (_, old, put_back) in zip(_settings(), self._settings, strict=True):
+            if now != old:
+                put_back()
+
+
+def _settings() -> tuple[tuple[str, object, Callable[[], object]], ...]:
+    """What holds for a whole process, and changes the meaning of a program: name, what it is, and how to put it back."""
+    with _disable_current_modes():
+        drawn, generator, dtype = random.getstate(), torch.get_rng_state(), torch.get_default_dtype()
+        bits = generator.numpy().tobytes()
+
+    def rewind() -> None:
+        with _disable_current_modes():
+            torch.set_rng_state(generator)
+
+    return (
+        ("the state of Python's random numbers", drawn, lambda: random.setstate(drawn)),
+        ("the state of PyTorch's random numbers", bits, rewind),
+        ("the default dtype", dtype, lambda: torch.set_default_dtype(dtype)),
+    )
 
 
 _ABSENT = object()
@@ -169,7 +214,9 @@ def _globals_of_library(value: object, holder: Any) -> bool:
 def _containers(value: Any) -> tuple[Any, ...]:
     """The containers that hold what the object holds."""
     if isinstance(value, torch.nn.Module):
-        return value.__dict__, value._parameters, value._buffers, value._modules
+        return value.__dict__, *(held for key, held in value.__dict__.items() if key in _OWN and isinstance(held, dict))
+    if isinstance(value, FunctionType):
+        return (value.__dict__,)
     inside = () if isinstance(value, _CALLABLES) else getattr(value, "__dict__", ())
     found = (inside,) if isinstance(inside, dict) else ()
     return (*found, value) if isinstance(value, _WATCHED) else found
@@ -259,7 +306,9 @@ def _same_items(one: Any, other: Any) -> bool:
     if isinstance(one, set):
         return one == other
     if isinstance(one, dict):
-        return all(_same_value(dict.get(one, key, _ABSENT), value) for key, value in other.items())
+        return list(one) == list(other) and all(
+            _same_value(dict.get(one, key, _ABSENT), value) for key, value in other.items()
+        )
     return all(map(_same_value, one, other))
 
 
