@@ -443,3 +443,22 @@ def test_unknown_higher_order_operators_are_refused() -> None:
 
     with pytest.raises(compiler.CompileError):
         compiler.compile(program, (torch.ones(1, 1, 2, 2),))
+
+
+class Counted(torch.nn.Module):
+    """Its counter is a plain attribute, which is written in one branch alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = torch.tensor(-2, dtype=torch.int32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x > 1, lambda: (self.count.sub_(1), x * 2)[1], lambda: x + 1)
+
+
+def test_a_tensor_that_a_branch_writes_is_left_alone_while_tracing() -> None:
+    module = Counted()
+    compiled = compiler.compile(module, (torch.tensor(3.0),), validate=True)
+    assert module.count == -2
+    found = [(float(compiled(torch.tensor(x))), int(module.count)) for x in (3.0, -1.0, 4.0)]
+    assert found == [(6.0, -3), (0.0, -3), (8.0, -4)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import inspect
+import random
 
 import pytest
 import torch
@@ -386,3 +387,84 @@ def test_numbers_in_a_tensor_scale_each_of_a_list() -> None:
     mine, theirs = arguments(), arguments()
     found, wanted = compiler.compile(program, arguments())(*mine), program(*theirs)
     torch.testing.assert_close((list(found), mine), (list(wanted), theirs))
+
+
+def gradient_of_a_held_tensor():
+    held = torch.zeros(3, requires_grad=True)
+
+    def program(x):
+        held.grad = x * 2
+        return x + 1
+
+    return program, lambda: held.grad
+
+
+def hook_of_a_held_module():
+    linear = torch.nn.Linear(3, 3)
+
+    def program(x):
+        linear.register_forward_hook(lambda *_: None)
+        return linear(x)
+
+    return program, lambda: len(linear._forward_hooks)
+
+
+def parameter_that_is_frozen():
+    linear = torch.nn.Linear(3, 3)
+
+    def program(x):
+        linear.weight.requires_grad_(False)
+        return linear(x)
+
+    return program, lambda: linear.weight.requires_grad
+
+
+def attribute_of_a_function():
+    def program(x):
+        program.calls = getattr(program, "calls", 0) + 1
+        return x + 1
+
+    return program, lambda: hasattr(program, "calls")
+
+
+def order_of_a_dict():
+    table = {"a": 1, "b": 2}
+
+    def program(x):
+        table["a"] = table.pop("a")
+        return x + 1
+
+    return program, lambda: list(table)
+
+
+def number_from_python():
+    return lambda x: x + random.random(), random.getstate
+
+
+def seed_of_pytorch():
+    def program(x):
+        torch.manual_seed(3)
+        return x + 1
+
+    return program, lambda: torch.get_rng_state().tolist()
+
+
+def default_dtype():
+    def program(x):
+        torch.set_default_dtype(torch.float64)
+        return x + 1
+
+    return program, torch.get_default_dtype
+
+
+@pytest.mark.parametrize(
+    "make",
+    [gradient_of_a_held_tensor, hook_of_a_held_module, parameter_that_is_frozen, attribute_of_a_function, order_of_a_dict,
+     number_from_python, seed_of_pytorch, default_dtype],
+)  # fmt: skip
+def test_what_else_a_call_may_change_is_refused_and_undone(make) -> None:
+    program, state = make()
+    before = state()
+    with pytest.raises(UnsupportedError, match="the call (changes|sets)"):
+        compiler.compile(program, (torch.ones(3),))
+    assert state() == before

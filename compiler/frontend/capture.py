@@ -190,10 +190,11 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         rest = iter(tensors[len(state) :])
         leaves = [next(rest) if item.tensor is not None else item.constant for item in user]
         call_args, call_kwargs = pytree.tree_unflatten(leaves, in_tree)
-        subscripts = Subscripts(proxies.tracer.graph)
+        lifting = Lifting(proxies, inputs, tensors)
+        subscripts = Subscripts(proxies.tracer.graph, lifting.keep)
         made_at = functools.partial(_made_at, proxies.tracer)
         with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
-            with Lifting(proxies, inputs, tensors), subscripts, DataChecks():
+            with lifting, subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):

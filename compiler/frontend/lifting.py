@@ -17,6 +17,7 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, track_tensor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.inputs import Input
@@ -43,6 +44,7 @@ class Lifting:
         self._proxies: Any = proxies
         self._fakes = {id(item.tensor): fake for item, fake in zip(inputs, fakes, strict=True)}
         self._inputs = {id(item.tensor): item.name for item in inputs if item.kind == "input"}
+        self._kept: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         self._gradients = [(tensor, tensor.grad) for tensor in fakes if tensor.is_leaf]
 
     def __enter__(self) -> Lifting:
@@ -62,11 +64,21 @@ class Lifting:
 
     def __exit__(self, kind: object, *error: object) -> None:
         del self._proxies.__torch_dispatch__
+        with _disable_current_modes(), torch.no_grad():
+            for tensor, version, elements in self._kept.values():
+                if tensor._version != version:
+                    tensor.copy_(elements)
         changed = [(tensor, before) for tensor, before in self._gradients if tensor.grad is not before]
         for tensor, before in changed:
             tensor.grad = before
         if changed and kind is None:
             raise UnsupportedError("the call accumulates into `.grad` of a tensor from outside of it", hint=GRADIENTS)
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        """Remember what a tensor holds that a higher-order operator is given: tracing its branches writes it for real."""
+        if _is_real(tensor) and id(tensor) not in self._kept:
+            with _disable_current_modes():
+                self._kept[id(tensor)] = tensor, tensor._version, tensor.detach().clone()
 
     def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _is_real(tensor):

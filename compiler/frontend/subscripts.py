@@ -6,14 +6,14 @@ form in the IR, so the graph reads a copy; `check` refuses the programs that cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 from torch._C._functorch import is_functorch_wrapped_tensor
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.overrides import TorchFunctionMode
@@ -53,12 +53,18 @@ class _Read:
 class Subscripts(TorchFunctionMode):
     """Rewrites subscripts by 0-d tensors while a program is traced into `graph`."""
 
-    def __init__(self, graph: fx.Graph | None) -> None:
+    def __init__(self, graph: fx.Graph | None, given: Callable[[torch.Tensor], object] | None = None) -> None:
+        """`given`: told of each tensor that is given to a higher-order operator, which no dispatch mode sees."""
         super().__init__()
         self._graph = graph
+        self._given = given
         self._reads: list[_Read] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Dynamo, which captures a branch, walks through here too.
+        called = not torch.compiler.is_dynamo_compiling() and isinstance(func, HigherOrderOperator)
+        if called and self._given is not None and self._recording():
+            pytree.tree_map_only(torch.Tensor, self._given, (args, kwargs or {}))
         if func in _PYTHON_KERNELS:
             raise UnsupportedError(
                 f"{func.__name__} runs a Python function on every element", hint="express it with tensor operators"
