@@ -8,7 +8,7 @@ So conflicts are clauses over copies that hold whatever else is decided.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -270,6 +270,7 @@ class _Run:
         self.writes: list[tuple[Operation, Root]] = []
         self.places: list[Atoms] = []  # of each write, in its joined memory
         self.first: dict[Root, np.ndarray] = {}  # per joined memory: the first write to each atom
+        self.passed: dict[tuple[Root, int, int, frozenset[int]], int] = {}  # per value expected: the last write named
         self.next: dict[int, np.ndarray] = {}  # per write: the write that came next to each of its atoms
         self.moves = False
         self.found: dict[tuple[str, Clause], Conflict] = {}
@@ -349,25 +350,43 @@ class _Run:
         numbers, samples = np.unique(self.writer[top][place][wrong], return_index=True)
         for number, sample in zip(numbers, wrong[samples], strict=True):
             atom = place.start + sample if isinstance(place, slice) else place[sample]
-            for between in self._between(top, int(atom), int(own[sample]) - 1, int(number)):
-                writer, other = self.writes[between]
-                self._add(kind, Clause(self.tree.path(root, other), remove), reader, writer, detail)
+            for clause, writer in self._between(root, int(atom), int(own[sample]) - 1, int(number), remove):
+                self._add(kind, clause, reader, writer, detail)
 
-    def _between(self, top: Root, atom: int, after: int, last: int) -> list[int]:
-        """Writes to an atom of joined memory since the one numbered `after`, the earliest ones first.
+    def _between(
+        self, root: Root, atom: int, after: int, last: int, remove: frozenset[int]
+    ) -> list[tuple[Clause, Operation]]:
+        """Writes to an atom of joined memory since the one numbered `after`, the earliest ones first, and what they demand.
 
         Each of them alone is in conflict with whoever expects the value from `after`, unless some later write puts that
-        value back; with such moves of values in play, only the last write is sure to be.
+        value back; with such moves of values in play, only the last write is sure to be. All are named that leave no
+        choice, but only so many others; for the next that expects the same value, those that come after these.
         """
+        top = self.top[root]
         if self.moves:
-            return [last]
-        mine = after >= 0 and self.top[self.writes[after][1]] is top
-        found: list[int] = []
-        number = self._following(after, atom) if mine else int(self.first[top][atom])
-        while number >= 0 and len(found) < self.limit:
-            found.append(number)
+            return [self._demand(root, last, remove)]
+        here = root, atom, after, remove
+        if here in self.passed:
+            number = self._following(self.passed[here], atom)
+        elif after >= 0 and self.top[self.writes[after][1]] is top:
+            number = self._following(after, atom)
+        else:
+            number = int(self.first[top][atom])
+        found: dict[Clause, Operation] = {}
+        others = 0
+        while number >= 0 and others < self.limit:
+            clause, writer = self._demand(root, number, remove)
+            if len(clause.keep) > 1 or remove or clause in found:
+                others += 1
+            found.setdefault(clause, writer)
+            self.passed[here] = number
             number = self._following(number, atom)
-        return found or [last]
+        return list(found.items()) or [self._demand(root, last, remove)]
+
+    def _demand(self, root: Root, number: int, remove: frozenset[int]) -> tuple[Clause, Operation]:
+        """What a reader of the root demands because of a write."""
+        writer, other = self.writes[number]
+        return Clause(self.tree.path(root, other), remove), writer
 
     def _following(self, number: int, atom: int) -> int:
         """The write that came next to an atom, or -1."""
@@ -426,16 +445,28 @@ class _Run:
 
     def _operands(self, op: Operation, touched: list[Touch]) -> None:
         """An op that writes memory must not get it as another operand, unless it goes element by element."""
-        for i, first in enumerate(touched):
-            for second in touched[i + 1 :]:
-                if not (first.writes or second.writes) or first.root == second.root:
-                    continue
-                if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
-                    continue
-                if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
-                    if (window := self._window(first)) is not None and window == self._window(second):
-                        continue
-                self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
+        by_top: dict[Root, list[Touch]] = {}
+        for touch in touched:
+            by_top.setdefault(self.top[touch.root], []).append(touch)
+        for top, mine in by_top.items():
+            if top not in self.joint or not any(touch.writes for touch in mine):
+                continue
+            for i, first in enumerate(mine):
+                named = 0
+                for second in mine[i + 1 :]:
+                    if named >= self.limit:
+                        break
+                    if self._clash(op, first, second):
+                        self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
+                        named += 1
+
+    def _clash(self, op: Operation, first: Touch, second: Touch) -> bool:
+        if not (first.writes or second.writes) or first.root == second.root or not self._meet(first, second):
+            return False
+        if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
+            window = self._window(first)
+            return window is None or window != self._window(second)
+        return True
 
     def _meet(self, first: Touch, second: Touch) -> bool:
         a, b = self._atoms(first), self._atoms(second)
@@ -446,10 +477,11 @@ class _Run:
     def _results(self) -> None:
         base = self.one.base
         owner: dict[Root, np.ndarray] = {}
-        numbers = {root: number for number, root in enumerate(self.one.roots)}
+        under: dict[int, list[int]] = {}  # per result: those that the caller would find at its bytes
+        results = self.one.results
         backed: Root | None = None
         taken = self._protected() or any(touch.root == base for touch in self.one.results)
-        for touch in self.one.results:
+        for number, touch in enumerate(results):
             atoms, root, top = self._atoms(touch), touch.root, self.top[touch.root]
             if top not in self.joint or count(atoms) == 0:
                 continue  # no bytes to share
@@ -466,8 +498,23 @@ class _Run:
                 backed = backed or root
             owners = owner.setdefault(top, np.full(count(self.one.area[top]), -1, np.int64))
             place = within(self.one.area[top], atoms)
-            number = numbers[root]
-            for other in {int(other) for other in np.unique(owners[place])} - {-1, number}:
-                path = self.tree.path(root, self.one.roots[other])
+            under[number] = [int(other) for other in np.unique(owners[place]) if other >= 0]
+            for other in self._below(number, under):
+                path = self.tree.path(root, results[other].root)
                 self._add("result", Clause(path), None, None, "two results would share memory")
             owners[place] = number
+
+    def _below(self, number: int, under: dict[int, list[int]]) -> Iterator[int]:
+        """Earlier results of other memories that share bytes with one: all the nearest, and so many further ones."""
+        results = self.one.results
+        seen, pending, further = {number}, deque(under[number]), self.limit
+        while pending:
+            other = pending.popleft()
+            if other in seen:
+                continue
+            seen.add(other)
+            if results[other].root != results[number].root and self._meet(results[number], results[other]):
+                yield other
+            if further > 0:
+                further -= 1
+                pending.extend(under[other])
