@@ -24,6 +24,9 @@ from dialects.calls import HandleCall
 
 Objective = Literal["bytes", "count"]
 
+FEW_WRITERS = 2
+"""Writers that the first look names for each value that a read would miss, beside those that leave no choice."""
+
 
 @dataclass(frozen=True)
 class ClonePlan:
@@ -114,14 +117,14 @@ def _settle(
     selection = Selection(weights)
     selection.add(clauses)
     looked: dict[int, frozenset[int]] = {}
-    writers, asked, trimmed = 2, frozenset[int](), False
+    writers, asked, trimmed = FEW_WRITERS, frozenset[int](), False
     while True:
         stale = [one for one in interference.classes if looked.get(id(one)) != _of(one.copies, selection.kept)]
         if not stale and trimmed:
             break
         if not stale:
             selection.trim()
-            trimmed = True
+            writers, trimmed = FEW_WRITERS, True
             continue
         # A look shows conflicts between copies that go. Those that an exact answer is wanted for are all let go once.
         together = selection.searched - asked

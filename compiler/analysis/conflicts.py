@@ -83,6 +83,7 @@ class Judge:
         self.interference, self.laid_out = interference, laid_out
         self.given, self.donated = given, donated
         self.analysis = interference.analysis
+        self.argument_attributes = argument_attributes(self.analysis.function)
         self._paths: tuple[dict[Root, frozenset[int]], ...] = ({}, {})
 
     # -- values --------------------------------------------------------------------------------
@@ -270,6 +271,7 @@ class _Run:
         self.writes: list[tuple[Operation, Root]] = []
         self.places: list[Atoms] = []  # of each write, in its joined memory
         self.first: dict[Root, np.ndarray] = {}  # per joined memory: the first write to each atom
+        self.forced: set[int] = set()  # copies that must stay whatever else does
         self.passed: dict[tuple[Root, int, int, frozenset[int]], int] = {}  # per value expected: the last write named
         self.next: dict[int, np.ndarray] = {}  # per write: the write that came next to each of its atoms
         self.moves = False
@@ -318,7 +320,7 @@ class _Run:
         """The argument or constant as the user knows it."""
         value = self.judge.analysis.origins[root]
         if isinstance(value, BlockArgument):
-            name = argument_attributes(self.judge.analysis.function)[value.index].get("fx.name")
+            name = self.judge.argument_attributes[value.index].get("fx.name")
             return f"argument {name.data if isinstance(name, StringAttr) else value.name_hint or value.index}"
         return "a constant"
 
@@ -362,31 +364,34 @@ class _Run:
         value back; with such moves of values in play, only the last write is sure to be. All are named that leave no
         choice, but only so many others; for the next that expects the same value, those that come after these.
         """
-        top = self.top[root]
+        demands = [self._demand(root, last, remove)]
         if self.moves:
-            return [self._demand(root, last, remove)]
+            return [demand for demand in demands if demand is not None]
         here = root, atom, after, remove
         if here in self.passed:
             number = self._following(self.passed[here], atom)
-        elif after >= 0 and self.top[self.writes[after][1]] is top:
+        elif after >= 0 and self.top[self.writes[after][1]] is self.top[root]:
             number = self._following(after, atom)
         else:
-            number = int(self.first[top][atom])
-        found: dict[Clause, Operation] = {}
+            number = int(self.first[self.top[root]][atom])
         others = 0
         while number >= 0 and others < self.limit:
-            clause, writer = self._demand(root, number, remove)
-            if len(clause.keep) > 1 or remove or clause in found:
-                others += 1
-            found.setdefault(clause, writer)
+            demand = self._demand(root, number, remove)
+            demands.insert(-1, demand)
+            others += demand is None or len(demand[0].keep) > 1 or bool(remove)
             self.passed[here] = number
             number = self._following(number, atom)
-        return list(found.items()) or [self._demand(root, last, remove)]
+        return [demand for demand in demands if demand is not None]
 
-    def _demand(self, root: Root, number: int, remove: frozenset[int]) -> tuple[Clause, Operation]:
-        """What a reader of the root demands because of a write."""
+    def _demand(self, root: Root, number: int, remove: frozenset[int]) -> tuple[Clause, Operation] | None:
+        """What a reader of the root demands because of a write; None if it follows from other demands."""
         writer, other = self.writes[number]
-        return Clause(self.tree.path(root, other), remove), writer
+        path = self.tree.path_beside(root, other, self.forced)
+        if path is None:
+            return None
+        if len(path) == 1 and not remove:
+            self.forced |= path
+        return Clause(path, remove), writer
 
     def _following(self, number: int, atom: int) -> int:
         """The write that came next to an atom, or -1."""
@@ -500,8 +505,11 @@ class _Run:
             place = within(self.one.area[top], atoms)
             under[number] = [int(other) for other in np.unique(owners[place]) if other >= 0]
             for other in self._below(number, under):
-                path = self.tree.path(root, results[other].root)
-                self._add("result", Clause(path), None, None, "two results would share memory")
+                path = self.tree.path_beside(root, results[other].root, self.forced)
+                if path is not None:
+                    self._add("result", Clause(path), None, None, "two results would share memory")
+                if path is not None and len(path) == 1:
+                    self.forced |= path
             owners[place] = number
 
     def _below(self, number: int, under: dict[int, list[int]]) -> Iterator[int]:

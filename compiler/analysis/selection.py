@@ -45,6 +45,8 @@ class Selection:
     def add(self, clauses: Iterable[Clause]) -> None:
         """Choose again. What is kept in a problem too large to search stays, and what is still open is covered beside it."""
         fresh = [clause for clause in dict.fromkeys(clauses) if clause not in self._known]
+        if not fresh:
+            return
         self._known.update(fresh)
         self._forced.update(next(iter(c.keep)) for c in fresh if len(c.keep) == 1 and not c.remove)
         self._open = [clause for clause in (*self._open, *fresh) if clause.keep.isdisjoint(self._forced)]
