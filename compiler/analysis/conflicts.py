@@ -364,9 +364,16 @@ class _Run:
         value back; with such moves of values in play, only the last write is sure to be. All are named that leave no
         choice, but only so many others; for the next that expects the same value, those that come after these.
         """
-        demands = [self._demand(root, last, remove)]
-        if self.moves:
-            return [demand for demand in demands if demand is not None]
+        nearest = self.tree.link(root, self.writes[last][1])
+        if nearest is not None and not remove:
+            self.forced.add(nearest)
+        found = [] if self.moves else self._walk(root, atom, after, remove)
+        if nearest is not None or not found:
+            found.append(self._demand(root, last, remove))
+        return [demand for demand in found if demand is not None]
+
+    def _walk(self, root: Root, atom: int, after: int, remove: frozenset[int]) -> list[tuple[Clause, Operation] | None]:
+        """What a reader of the root demands because of the writes to an atom since the one numbered `after`."""
         here = root, atom, after, remove
         if here in self.passed:
             number = self._following(self.passed[here], atom)
@@ -374,14 +381,15 @@ class _Run:
             number = self._following(after, atom)
         else:
             number = int(self.first[self.top[root]][atom])
+        found: list[tuple[Clause, Operation] | None] = []
         others = 0
         while number >= 0 and others < self.limit:
             demand = self._demand(root, number, remove)
-            demands.insert(-1, demand)
+            found.append(demand)
             others += demand is None or len(demand[0].keep) > 1 or bool(remove)
             self.passed[here] = number
             number = self._following(number, atom)
-        return [demand for demand in demands if demand is not None]
+        return found
 
     def _demand(self, root: Root, number: int, remove: frozenset[int]) -> tuple[Clause, Operation] | None:
         """What a reader of the root demands because of a write; None if it follows from other demands."""

@@ -217,6 +217,13 @@ class Interference:
                 return None
         return frozenset(found)
 
+    def link(self, a: Root, b: Root) -> int | None:
+        """The copy that makes one of two roots from the other."""
+        for child, parent in ((a, b), (b, a)):
+            if child in self.above and self.above[child].parent == parent:
+                return self.above[child].number
+        return None
+
     def folding(self, root: Root) -> frozenset[int]:
         """The copies that, all removed, put several elements of the root into one place; empty if none does."""
         if root not in self._window or not _overlaps_itself(self._window[root], element_size(self.above[root].source)):

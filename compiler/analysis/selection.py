@@ -48,8 +48,8 @@ class Selection:
         if not fresh:
             return
         self._known.update(fresh)
-        self._forced.update(next(iter(c.keep)) for c in fresh if len(c.keep) == 1 and not c.remove)
-        self._open = [clause for clause in (*self._open, *fresh) if clause.keep.isdisjoint(self._forced)]
+        self._open += fresh
+        self._force(next(iter(c.keep)) for c in fresh if len(c.keep) == 1 and c.remove <= self._forced)
         chosen, searched = set(self._forced), set[int]()
         self._large = []
         for members, component in _components(self._open):
@@ -63,6 +63,24 @@ class Selection:
             chosen |= self._solved[problem]
             searched |= members
         self.kept, self.searched = frozenset(chosen), frozenset(searched)
+
+    def _force(self, copies: Iterable[int]) -> None:
+        """These stay in any choice: so does the one way out of a clause of which they leave no other."""
+        conditional: dict[int, list[Clause]] = {}
+        for clause in self._open:
+            for copy in clause.remove:
+                conditional.setdefault(copy, []).append(clause)
+        forced, pending = self._forced, list(copies)
+        while pending:
+            copy = pending.pop()
+            if copy in forced:
+                continue
+            forced.add(copy)
+            pending += [
+                next(iter(c.keep)) for c in conditional.get(copy, ()) if len(c.keep) == 1 and c.remove <= forced
+            ]
+        live = (clause for clause in self._open if clause.keep.isdisjoint(forced))
+        self._open = [c if c.remove.isdisjoint(forced) else Clause(c.keep, c.remove - forced) for c in live]
 
     def trim(self) -> None:
         """Drop what was kept in a large problem for clauses that what was kept later satisfies too."""
