@@ -24,7 +24,7 @@ from dialects.calls import HandleCall
 
 Objective = Literal["bytes", "count"]
 
-FEW_WRITERS = 2
+FEW_WRITERS = 1
 """Writers that the first look names for each value that a read would miss, beside those that leave no choice."""
 
 

@@ -100,15 +100,16 @@ class Judge:
     def layout_conflicts(self) -> Iterator[Conflict]:
         """Where other strides, or another position in memory, would show."""
         for op in self.analysis.function.body.block.ops:
+            writes = frozenset(op.effects.writes() or ()) if isinstance(op, HandleCall) else frozenset[int]()
             for number, handle in enumerate(op.operands):
                 where = self.analysis.locations.get(handle)
                 if where is None:
                     continue
                 for root in where.roots:
                     if root in self.interference.above:
-                        yield from self._seen(op, number, handle, root)
+                        yield from self._seen(op, number, handle, root, number in writes)
 
-    def _seen(self, op: Operation, number: int, handle: SSAValue, root: Root) -> Iterator[Conflict]:
+    def _seen(self, op: Operation, number: int, handle: SSAValue, root: Root, written: bool) -> Iterator[Conflict]:
         if self.interference.made.get(op) is self.interference.above[root]:
             return  # the copy itself goes with its memory
         exact = isinstance(op, ReturnOp)
@@ -130,7 +131,7 @@ class Judge:
         elif isinstance(op, HandleCall) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
             yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
         if isinstance(op, HandleCall):
-            if number in (op.effects.writes() or ()) and (path := self._folding(root, handle)):
+            if written and (path := self._folding(root, handle)):
                 yield Conflict("layout", Clause(path), op, None, "it would write an element that others share")
             for alias, result in zip(op.aliases.data, op.outs, strict=True):
                 if alias.kind == "view" and alias.operand == number:
@@ -367,7 +368,7 @@ class _Run:
         nearest = self.tree.link(root, self.writes[last][1])
         if nearest is not None and not remove:
             self.forced.add(nearest)
-        found = [] if self.moves else self._walk(root, atom, after, remove)
+        found = self._walk(root, atom, after, remove) if not self.moves else []
         if nearest is not None or not found:
             found.append(self._demand(root, last, remove))
         return [demand for demand in found if demand is not None]
