@@ -13,9 +13,10 @@ from typing import Literal
 from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
-from compiler.analysis.conflicts import Conflict, Judge, LaidOut
+from compiler.analysis.conflicts import Conflict, Judge
 from compiler.analysis.copies import CLONE, Objection, find_copies
 from compiler.analysis.interference import Copy, Interference
+from compiler.analysis.layout_conflicts import LaidOut, LayoutJudge
 from compiler.analysis.selection import EXACT_COPIES, Clause, Selection, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
@@ -105,14 +106,14 @@ def _settle(
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        judge = Judge(interference, given, donated, laid_out)
-        conflicts = list(judge.layout_conflicts())
+        conflicts = list(LayoutJudge(interference, laid_out).conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
             copy = copies[next(iter(conflict.clause.keep))]
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
+    judge = Judge(interference, given, donated)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
     selection = Selection(weights)
     selection.add(clauses)
