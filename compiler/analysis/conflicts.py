@@ -61,7 +61,8 @@ class Judge:
     def conflicts(self, one: Class, kept: frozenset[int], writers: int = 1) -> list[Conflict]:
         """The conflicts that are left in a class when exactly the copies of `kept` stay.
 
-        For each wrong read, up to `writers` of the writes that came between are named; none is missed altogether.
+        Of each value that a read would miss, all writes that leave no choice are named, and up to `writers` others. A read
+        may go unnamed only where a copy that must stay, and is named, settles it too.
         """
         return _Run(self, one, kept, writers).conflicts()
 
