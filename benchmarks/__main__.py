@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ALL = ("stages", "scaling", "copies", "call_overhead", "clone_scaling")
+ALL = ("stages", "scaling", "copies", "call_overhead", "clone_scaling", "startup")
 
 
 def main() -> int:

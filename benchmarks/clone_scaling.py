@@ -1,4 +1,6 @@
-"""Clone elimination as programs grow: time per op at 1k, 10k and 100k ops with 10% clones, and the exponent.
+"""Clone elimination as programs grow: CPU time per op, beside that of `layers` at the same size, and the exponent.
+
+Programs with 10% clones at 1k, 10k and 100k ops; programs of which a third are clones that share one memory, at 1k, 4k and 16k.
 
 PYTHONPATH=. python benchmarks/clone_scaling.py [largest]
 """
@@ -9,6 +11,7 @@ import argparse
 import gc
 import math
 import time
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -114,6 +117,116 @@ def chain(clones: int) -> ModuleOp:
     return graph.module(x)
 
 
+ROW = handle_type("f32", (HIDDEN,), (1,))
+SAME = ResultAlias("same", 0)
+
+
+def _source(graph: Graph, fresh: bool) -> SSAValue:
+    return graph.call("aten.sin.default", graph.block.args[0], kind=ROW, reads=[0]) if fresh else graph.block.args[0]
+
+
+def _add(graph: Graph, written: SSAValue) -> None:
+    graph.call("aten.add_.Tensor", written, graph.block.args[1], kind=ROW, reads=[0, 1], writes=[0], alias=SAME)
+
+
+def _sum(graph: Graph, values: Sequence[SSAValue]) -> ModuleOp:
+    total = graph.block.args[1]
+    for value in values:
+        total = graph.call("aten.add.Tensor", value, total, kind=ROW, reads=[0, 1])
+    return graph.module(total)
+
+
+def fan(clones: int, fresh: bool, returned: bool = False) -> ModuleOp:
+    """Clones of one tensor, all made first, then each written, then each read or returned."""
+    graph = Graph(ROW, ROW)
+    source = _source(graph, fresh)
+    copies = [graph.call("aten.clone.default", source, kind=ROW, reads=[0]) for _ in range(clones)]
+    for copy in copies:
+        _add(graph, copy)
+    return graph.module(*copies) if returned else _sum(graph, copies)
+
+
+def fan_of_views(clones: int, fresh: bool) -> ModuleOp:
+    """As `fan`, but one of 16 parts of each clone is written, through a view."""
+    graph = Graph(ROW, ROW)
+    source, part = _source(graph, fresh), HIDDEN // 16
+    copies = [graph.call("aten.clone.default", source, kind=ROW, reads=[0]) for _ in range(clones)]
+    for step, copy in enumerate(copies):
+        place = handle_type("f32", (part,), (1,), step % 16 * part)
+        view = graph.call("aten.slice.Tensor", copy, kind=place, alias=ResultAlias("view", 0), extra=(0, step % 16))
+        graph.call("aten.mul_.Scalar", view, kind=place, reads=[0], writes=[0], alias=SAME)
+    return _sum(graph, copies)
+
+
+def clones_of_clones(clones: int, backwards: bool) -> ModuleOp:
+    """Each clone copies the one before; when all are made each is written, then each is read."""
+    graph = Graph(ROW, ROW)
+    copies = [_source(graph, True)]
+    for _ in range(clones):
+        copies.append(graph.call("aten.clone.default", copies[-1], kind=ROW, reads=[0]))
+    for copy in reversed(copies) if backwards else copies:
+        _add(graph, copy)
+    return _sum(graph, copies)
+
+
+def many_pools(clones: int) -> ModuleOp:
+    """A clone of each of many arguments is written, then both are read."""
+    graph = Graph(*[ROW] * max(clones, 2))
+    copies = [graph.call("aten.clone.default", pool, kind=ROW, reads=[0]) for pool in graph.block.args]
+    for copy in copies:
+        _add(graph, copy)
+    return _sum(graph, [value for pair in zip(copies, graph.block.args, strict=True) for value in pair])
+
+
+def fills(clones: int) -> ModuleOp:
+    """Clones of one tensor are written, copied into rows of one pool, and read."""
+    graph = Graph(handle_type("f32", (clones, HIDDEN), (HIDDEN, 1)), ROW)
+    source = graph.call("aten.sin.default", graph.block.args[1], kind=ROW, reads=[0])
+    copies = [graph.call("aten.clone.default", source, kind=ROW, reads=[0]) for _ in range(clones)]
+    for step, copy in enumerate(copies):
+        _add(graph, copy)
+        place = handle_type("f32", (HIDDEN,), (1,), step * HIDDEN)
+        row = graph.call(
+            "aten.select.int", graph.block.args[0], kind=place, alias=ResultAlias("view", 0), extra=(0, step)
+        )
+        graph.call("aten.copy_.default", row, copy, kind=place, reads=[1], writes=[0], alias=SAME)
+    return _sum(graph, copies)
+
+
+def custom_calls(clones: int, width: int) -> ModuleOp:
+    """Clones of one tensor are written by custom calls, `width` of them by each, then read."""
+    graph = Graph(ROW, ROW)
+    source = _source(graph, True)
+    copies = [graph.call("aten.clone.default", source, kind=ROW, reads=[0]) for _ in range(clones)]
+    for first in range(0, clones, width):
+        some = copies[first : first + width]
+        graph.call("auto_functionalized_v2", *some, kind=ROW, reads=range(len(some)), writes=range(len(some)))
+    return _sum(graph, copies)
+
+
+SPARSE: dict[str, Callable[[int], ModuleOp]] = {
+    "layers": layers,
+    "one pool": lambda n: one_pool(n // 10),
+    "chain": lambda n: chain(n // 10),
+}
+DENSE: dict[str, Callable[[int], ModuleOp]] = {
+    "layers": layers,
+    "fan of an argument": lambda n: fan(n // 3, False),
+    "fan of a value": lambda n: fan(n // 3, True),
+    "fan of an argument, returned": lambda n: fan(n // 2, False, True),
+    "fan of a value, returned": lambda n: fan(n // 2, True, True),
+    "fan of an argument, views": lambda n: fan_of_views(n // 4, False),
+    "fan of a value, views": lambda n: fan_of_views(n // 4, True),
+    "clones of clones": lambda n: clones_of_clones(n // 3, False),
+    "clones of clones, backwards": lambda n: clones_of_clones(n // 3, True),
+    "many pools": lambda n: many_pools(n // 4),
+    "fills of a pool": lambda n: fills(n // 5),
+    "custom calls": lambda n: custom_calls(n // 3, 1),
+    "custom calls of 8": lambda n: custom_calls(n // 2, 8),
+    "one custom call": lambda n: custom_calls(n // 2, n),
+}
+
+
 def measure(module: ModuleOp) -> tuple[int, int, int, float]:
     """Ops, clones removed and kept, and seconds."""
     function = next(iter(module.ops))
@@ -125,24 +238,26 @@ def measure(module: ModuleOp) -> tuple[int, int, int, float]:
     return count, len(outcome.removed), len(outcome.kept), time.process_time() - start
 
 
-def main(largest: int = 100_000) -> None:
-    gc.set_threshold(50_000, 20, 100)
-    for name, build in (
-        ("layers", layers),
-        ("one pool", lambda n: one_pool(n // 10)),
-        ("chain", lambda n: chain(n // 10)),
-    ):
+def table(programs: dict[str, Callable[[int], ModuleOp]], sizes: Sequence[int]) -> None:
+    each: dict[int, float] = {}
+    for name, build in programs.items():
         before: tuple[int, float] | None = None
-        size = 1_000
-        while size <= largest:
+        for size in sizes:
             count, removed, kept, seconds = measure(build(size))
             exponent = f"{math.log(seconds / before[1]) / math.log(count / before[0]):5.2f}" if before else "     "
-            each = seconds / count * 1e6
+            time_each = seconds / count * 1e6
+            ratio = time_each / each.setdefault(size, time_each)
             print(
-                f"{name:9s} {count:7d} ops  {removed:6d} gone {kept:6d} kept  {seconds:7.2f} s  {each:6.1f} us/op  {exponent}"
+                f"{name:28s} {count:7d} ops  {removed:6d} gone {kept:6d} kept  {seconds:7.2f} s  {time_each:6.1f} us/op "
+                f"{ratio:6.2f} x layers  {exponent}"
             )
             before = count, seconds
-            size *= 10
+
+
+def main(largest: int = 100_000) -> None:
+    gc.set_threshold(50_000, 20, 100)
+    table(SPARSE, [size for size in (1_000, 10_000, 100_000) if size <= largest])
+    table(DENSE, [size for size in (1_000, 4_000, 16_000) if size <= largest])
 
 
 if __name__ == "__main__":

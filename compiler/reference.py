@@ -157,15 +157,29 @@ def _compute_block(block: Block, arguments: Sequence[torch.Tensor], watch: Watch
         if done is not None:
             done(results)
         for value, result in zip(op.results, results, strict=True):
-            kind = cast("TensorType[Attribute]", value.type)
-            if tuple(result.shape) != kind.get_shape():
-                raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {kind}")
-            values[value] = result.to(DTYPES[element_name(kind.element_type)])
+            if tuple(result.shape) != _kind(value).get_shape():
+                raise CompileError(f"{op.name} gives shape {tuple(result.shape)}, its type says {value.type}")
+            values[value] = result.to(_dtype(value))
     raise CompileError("a block has no terminator")
+
+
+def _kind(value: SSAValue) -> TensorType[Attribute]:
+    return cast("TensorType[Attribute]", value.type)
+
+
+def _dtype(value: SSAValue) -> torch.dtype:
+    return DTYPES[element_name(_kind(value).element_type)]
+
+
+def _empty(value: SSAValue) -> bool:
+    return 0 in _kind(value).get_shape()
 
 
 def _compute_op(op: Operation, operands: Tensors) -> Tensors:
     match op:
+        case ValueCall() if op.results and all(_empty(value) for value in op.results):
+            # There is one such value, also where PyTorch has no kernel for the elements that there are none of.
+            return [torch.zeros(_kind(v).get_shape(), dtype=_dtype(v)) for v in op.results]
         case ValueCall():
             written, overwritten = op.writes.writes() if op.writes is not None else (), op.overwritten
             operands = [t.clone() if n in overwritten else t for n, t in enumerate(operands)]
@@ -175,8 +189,8 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
         case ExtractOp():
             return [_window(operands[0].reshape(-1), "", op.window.data).clone()]
         case InsertOp():
-            kind = cast("TensorType[Attribute]", op.result.type)
-            base = operands[1].clone() if len(operands) > 1 else torch.zeros(kind.get_shape(), dtype=operands[0].dtype)
+            shape = _kind(op.result).get_shape()
+            base = operands[1].clone() if len(operands) > 1 else torch.zeros(shape, dtype=operands[0].dtype)
             base, window = base.contiguous(), op.window.data
             # By position, because a window may meet one element several times, always with the same value then.
             places = torch.arange(base.numel()).as_strided(window.sizes, window.strides, window.offset)
@@ -184,14 +198,11 @@ def _compute_op(op: Operation, operands: Tensors) -> Tensors:
             base.view(-1).view(bits)[places.reshape(-1)] = operands[0].contiguous().view(-1).view(bits)
             return [base]
         case ReinterpretOp():
-            element = element_name(cast("TensorType[Attribute]", op.result.type).element_type)
-            kind = cast("TensorType[Attribute]", op.result.type)
             if not operands[0].numel():
-                return [torch.empty(kind.get_shape(), dtype=DTYPES[element])]
-            return [operands[0].contiguous().view(DTYPES[element]).clone()]
+                return [torch.empty(_kind(op.result).get_shape(), dtype=_dtype(op.result))]
+            return [operands[0].contiguous().view(_dtype(op.result)).clone()]
         case EmptyOp():
-            kind = cast("TensorType[Attribute]", op.value.type)
-            return [torch.zeros(kind.get_shape(), dtype=DTYPES[element_name(kind.element_type)])]
+            return [torch.zeros(_kind(op.value).get_shape(), dtype=_dtype(op.value))]
         case ConstantOp():
             return [constant_tensor(op)]
         case ValueCondOp():

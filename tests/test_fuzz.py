@@ -51,7 +51,7 @@ def test_corpus(mode: str) -> None:
     command("tools.fuzz", "--mode", mode, "--children", 1, "--replay", *CORPUS)
 
 
-COUNTS = {"compile": 180, "values": 100, "handles": 40, "roundtrip": 40, "fx": 50, "clones": 30, "validate": 20}
+COUNTS = {"compile": 220, "values": 100, "handles": 40, "roundtrip": 40, "fx": 50, "clones": 30, "validate": 20}
 
 
 @pytest.mark.parametrize(("mode", "count"), COUNTS.items())

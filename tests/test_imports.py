@@ -5,13 +5,11 @@ from __future__ import annotations
 import pkgutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import dialects
-from compiler.pipeline import PASSES
 
 ROOT = Path(__file__).resolve().parent.parent
 IR = "func.func @f(%x: memref<4xf32> {alias.root = #alias.root<0, 16 bytes>}) {\n  func.return\n}\n"
@@ -49,21 +47,7 @@ def test_functionalization_loads_neither_torch_nor_jax(tmp_path: Path) -> None:
     assert loaded(code, "torch", "jax", "jaxlib") == set()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--list-passes"]])
-def test_help_is_fast(arguments: list[str]) -> None:
-    """At most 0.2 s: the best of five, since the machine may be busy."""
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "tools/compiler-opt", *arguments], cwd=ROOT, capture_output=True, check=True)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.2
-
-
-def test_help_loads_nothing() -> None:
-    assert loaded("from compiler.driver import main\nmain(['--help'])", "xdsl", "torch", "jax", "numpy") == set()
-
-
-@pytest.mark.parametrize("name", PASSES)
-def test_every_pass_of_the_table_loads(name: str) -> None:
-    assert pkgutil.resolve_name(PASSES[name].where).name == name
+@pytest.mark.parametrize("argument", ["--help", "--list-passes"])
+def test_help_loads_nothing(argument: str) -> None:
+    heavy = "xdsl", "torch", "jax", "jaxlib", "numpy", "rich"
+    assert loaded(f"from compiler.driver import main\nmain([{argument!r}])", *heavy) == set()

@@ -13,16 +13,20 @@ from typing import Literal
 from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
-from compiler.analysis.conflicts import Conflict, Judge, LaidOut
+from compiler.analysis.conflicts import Conflict, Judge
 from compiler.analysis.copies import CLONE, Objection, find_copies
 from compiler.analysis.interference import Copy, Interference
-from compiler.analysis.selection import Clause, Solved, choose, satisfied
+from compiler.analysis.layout_conflicts import LaidOut, LayoutJudge
+from compiler.analysis.selection import EXACT_COPIES, Clause, Selection, satisfied
 from compiler.remarks import Remark, site
 from dialects.alias import DONATED
 from dialects.alias import Root as RootAttr
 from dialects.calls import HandleCall
 
 Objective = Literal["bytes", "count"]
+
+FEW_WRITERS = 1
+"""Writers that the first look names for each value that a read would miss, beside those that leave no choice."""
 
 
 @dataclass(frozen=True)
@@ -102,28 +106,41 @@ def _settle(
     given, donated = _argument_roots(analysis)
     while True:
         interference = Interference(analysis, [copy for copy in copies if copy.op not in reasons])
-        judge = Judge(interference, given, donated, laid_out)
-        conflicts = list(judge.layout_conflicts())
+        conflicts = list(LayoutJudge(interference, laid_out).conflicts())
         alone = [c for c in conflicts if len(c.clause.keep) == 1 and not c.clause.remove]
         for conflict in alone:
             copy = copies[next(iter(conflict.clause.keep))]
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
+    judge = Judge(interference, given, donated)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
-    solved: Solved = {}
-    kept = choose(weights, clauses, solved)
-    stale, writers = list(interference.classes), 2
-    before: dict[int, frozenset[int]] = {}
-    while stale:
-        fresh = [c for one in stale for c in judge.conflicts(one, kept, writers) if not satisfied(c.clause, kept)]
-        for conflict in fresh:
-            clauses.setdefault(conflict.clause, conflict)
-        before.update((id(one), _of(one.copies, kept)) for one in stale)
-        kept = choose(weights, clauses, solved) if fresh else kept
-        stale = [one for one in interference.classes if before[id(one)] != _of(one.copies, kept)]
+    selection = Selection(weights)
+    selection.add(clauses)
+    looked: dict[int, frozenset[int]] = {}
+    writers, asked, trimmed = FEW_WRITERS, frozenset[int](), False
+    while True:
+        stale = [one for one in interference.classes if looked.get(id(one)) != _of(one.copies, selection.kept)]
+        if not stale and trimmed:
+            break
+        if not stale:
+            selection.trim()
+            writers, trimmed = FEW_WRITERS, True
+            continue
+        # A look shows conflicts between copies that go. Those that an exact answer is wanted for are all let go once.
+        together = selection.searched - asked
+        asked |= together
+        assumed = selection.kept - together
+        fresh: list[Clause] = []
+        for one in stale:
+            for conflict in judge.conflicts(one, assumed, max(writers, EXACT_COPIES if together else 0)):
+                if not satisfied(conflict.clause, assumed):
+                    fresh.append(conflict.clause)
+                    clauses.setdefault(conflict.clause, conflict)
+            looked[id(one)] = _of(one.copies, assumed)
+        selection.add(fresh)
         writers *= 4  # a value with many writers must not take as many rounds
-    return kept, list(clauses.values()), interference.refused
+    return selection.kept, list(clauses.values()), interference.refused
 
 
 def _of(copies: list[Copy], kept: frozenset[int]) -> frozenset[int]:

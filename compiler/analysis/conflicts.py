@@ -1,4 +1,4 @@
-"""What stands against removing copies: reads of wrong values, memory shared by results, strides that show.
+"""What stands against removing copies: reads of wrong values, memory shared by results. `layout_conflicts` has the rest.
 
 Two states run through the program for each atom of a class: the value a root holds as the program is written (`own`: the
 number of the write that it comes from), and the one that joined memory holds (`joined`). A read where they differ
@@ -8,47 +8,21 @@ So conflicts are clauses over copies that hold whatever else is decided.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
-from xdsl.dialects.func import ReturnOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation
 
 from compiler.analysis.alias import Root, argument_attributes
 from compiler.analysis.interference import Atoms, Class, Copy, Interference, Touch, count, element_size, listed, within
-from compiler.analysis.layout import rebase, same_strides
-from compiler.analysis.regions import self_overlaps
 from compiler.analysis.selection import Clause
 from dialects.calls import HandleCall
-from dialects.control import CondOp, WhileOp
-from dialects.fx import Constant
-from dialects.types import DYNAMIC, Geometry
 
 OVERWRITING = frozenset({"aten.copy_.default"})
 """Operators whose written operand ends up with the elements of the other operand, index by index."""
-
-POSITIONED = frozenset(
-    {"aten.as_strided.default", "aten.as_strided_.default", "aten._reshape_alias.default", "auto_functionalized_v2"}
-)
-"""What makes views whose strides or position are arguments, not counted from the operand's."""
-
-ANY_LAYOUT = "fx.flexible_layout"
-"""Attribute of a call of an operator, not one of ATen's, that computes the same whatever strides its operands have."""
-
-LaidOut = Callable[[HandleCall, Sequence[Geometry]], bool]
-"""Whether the results of a call lie in fresh memory as they do in the program when its operands (in order, only those that
-are memory) have these windows. It must be known for sure: "no" is always right."""
-
-_MOST_LAYOUTS = 64
-"""Ways in which the operands of one call may lie that are asked for."""
-
-ANYWHERE = 1 << 62
-"""As a modulus for distances: divides none but 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,182 +50,21 @@ class Judge:
             memory with them.
         donated: those of them that the caller gives up. Their contents count only where the program changes them; where
             it does not, one result may live there.
-        laid_out: what is known of the strides of results.
     """
 
-    def __init__(self, interference: Interference, given: frozenset[Root], donated: frozenset[Root], laid_out: LaidOut):
-        self.interference, self.laid_out = interference, laid_out
+    def __init__(self, interference: Interference, given: frozenset[Root], donated: frozenset[Root]):
+        self.interference = interference
         self.given, self.donated = given, donated
         self.analysis = interference.analysis
-        self._paths: tuple[dict[Root, frozenset[int]], ...] = ({}, {})
-
-    # -- values --------------------------------------------------------------------------------
+        self.argument_attributes = argument_attributes(self.analysis.function)
 
     def conflicts(self, one: Class, kept: frozenset[int], writers: int = 1) -> list[Conflict]:
         """The conflicts that are left in a class when exactly the copies of `kept` stay.
 
-        For each wrong read, up to `writers` of the writes that came between are named; none is missed altogether.
+        Of each value that a read would miss, all writes that leave no choice are named, and up to `writers` others. A read
+        may go unnamed only where a copy that must stay, and is named, settles it too.
         """
         return _Run(self, one, kept, writers).conflicts()
-
-    # -- layout --------------------------------------------------------------------------------
-
-    def layout_conflicts(self) -> Iterator[Conflict]:
-        """Where other strides, or another position in memory, would show."""
-        for op in self.analysis.function.body.block.ops:
-            for number, handle in enumerate(op.operands):
-                where = self.analysis.locations.get(handle)
-                if where is None:
-                    continue
-                for root in where.roots:
-                    if root in self.interference.above:
-                        yield from self._seen(op, number, handle, root)
-
-    def _seen(self, op: Operation, number: int, handle: SSAValue, root: Root) -> Iterator[Conflict]:
-        if self.interference.made.get(op) is self.interference.above[root]:
-            return  # the copy itself goes with its memory
-        exact = isinstance(op, ReturnOp)
-        if isinstance(op, CondOp | WhileOp):
-            for path in (self._strided(root, True), self._moved(root, ANYWHERE)):
-                if path:
-                    yield Conflict(
-                        "layout", Clause(path), op, None, "a region is made for the copy's place and strides"
-                    )
-            return
-        path = self._strided(root, exact)
-        if path:
-            remove = frozenset[int]()
-            reason = "the strides of a result" if exact else self._reads_layout(op, number, handle, root)
-            if reason and not exact and (copy := self.interference.made.get(op)) is not None:
-                remove = frozenset({copy.number})
-            if reason:
-                yield Conflict("layout", Clause(path, remove), op, None, reason)
-        elif isinstance(op, HandleCall) and op.target.data in POSITIONED and (path := self._moved(root, 0)):
-            yield Conflict("layout", Clause(path), op, None, "it counts positions from the start of the storage")
-        if isinstance(op, HandleCall):
-            if number in (op.effects.writes() or ()) and (path := self._folding(root, handle)):
-                yield Conflict("layout", Clause(path), op, None, "it would write an element that others share")
-            for alias, result in zip(op.aliases.data, op.outs, strict=True):
-                if alias.kind == "view" and alias.operand == number:
-                    size = element_size(result)
-                    if size > element_size(handle) and (path := self._moved(root, size)):
-                        yield Conflict("layout", Clause(path), op, None, f"it needs memory aligned to {size} bytes")
-
-    def _folding(self, root: Root, handle: SSAValue) -> frozenset[int]:
-        """The copies that, all removed, let a write of the handle change other elements of its root too."""
-        if 0 in self.analysis.location(handle).window.sizes:
-            return frozenset()
-        return self.interference.folding(root)
-
-    def _reads_layout(self, op: Operation, number: int, handle: SSAValue, root: Root) -> str:
-        """How the op can see the strides of its operand, or "" when it cannot."""
-        if not isinstance(op, HandleCall) or op.effects.data is None:
-            return "it may look at strides"
-        if not op.target.data.startswith("aten.") and ANY_LAYOUT not in op.attributes:
-            return "it may look at raw memory"
-        reads, writes = op.effects.reads() or (), op.effects.writes() or ()
-        viewed, follow = False, ""
-        for alias, result in zip(op.aliases.data, op.outs, strict=True):
-            if alias.kind in ("same", "view") and alias.operand == number:
-                viewed = True
-                if op.target.data in POSITIONED or not self.interference.expressible(result, root):
-                    return "its view needs the strides of the copy"
-            elif alias.kind == "may" and alias.operand in (number, -1):
-                return "it may return its operand"
-            elif alias.kind == "fresh" and not _is_row_major(op) and self._layout_shows(result, 8):
-                follow = "the strides of its result follow"
-        if number not in (*reads, *writes) and not viewed:
-            return "it asks for sizes or strides"
-        if number in writes:
-            covered = self.interference.placed(Touch(root, handle, False, True, False))
-            if covered is None or self_overlaps(covered) is not False:
-                return "it would write one element twice"
-        return "" if follow and self._laid_out_the_same(op) else follow
-
-    def _laid_out_the_same(self, op: HandleCall) -> bool:
-        """Whether the results of a call have their strides wherever copies that go would put its operands."""
-        ways: list[list[Geometry]] = []
-        for handle in op.args:
-            where = self.analysis.locations.get(handle)
-            if where is None:
-                continue
-            if len(where.roots) != 1 or (found := self._ways(where.window, where.roots[0], handle)) is None:
-                return False
-            ways.append(found)
-        return prod(map(len, ways)) <= _MOST_LAYOUTS and all(self.laid_out(op, chosen) for chosen in product(*ways))
-
-    def _ways(self, window: Geometry, root: Root, handle: SSAValue) -> list[Geometry] | None:
-        """The window on its root, and on the source of each copy above that may go; None where one is no strided window."""
-        found = [window]
-        while (copy := self.interference.above.get(root)) is not None:
-            own, source = self._windows(copy)
-            root = copy.parent
-            if same_strides(own, source):
-                continue
-            placed = rebase(window, own, source) if element_size(handle) == element_size(copy.source) else None
-            if placed is None:
-                return None
-            window = placed
-            found.append(window)
-        return found
-
-    def _layout_shows(self, result: SSAValue, depth: int) -> bool:
-        """Whether anything may depend on how fresh memory is laid out."""
-        where = self.analysis.locations.get(result)
-        if where is None or sum(size > 1 for size in where.window.sizes) <= 1:
-            return False
-        for use in result.uses:
-            op = use.operation
-            if depth == 0 or not isinstance(op, HandleCall) or op.effects.data is None:
-                return True
-            if not op.target.data.startswith("aten.") or use.index not in (op.effects.reads() or ()):
-                return True
-            if any(alias.kind != "fresh" and alias.operand in (use.index, -1) for alias in op.aliases.data):
-                return True
-            if any(self._layout_shows(out, depth - 1) for out in op.outs):
-                return True
-        return False
-
-    def _strided(self, root: Root, exactly: bool) -> frozenset[int]:
-        """The copies that, all removed, give handles of this root other strides; empty if none does.
-
-        `exactly` counts the strides of dimensions of size 1 too.
-        """
-        known, climbed = self._paths[exactly], list[Copy]()
-        while root not in known and (copy := self.interference.above.get(root)) is not None:
-            climbed.append(copy)
-            root = copy.parent
-        path = known.get(root, frozenset())
-        for copy in reversed(climbed):
-            own, source = self._windows(copy)
-            changes = own.strides != source.strides if exactly else not same_strides(own, source)
-            path = frozenset({copy.number}) if changes else path | {copy.number} if path else path
-            known[copy.child] = path
-        return path
-
-    def _moved(self, root: Root, modulus: int) -> frozenset[int]:
-        """The copies that, all removed, move the root by bytes that `modulus` does not divide (0: that are not none)."""
-        found: list[int] = []
-        copy = self.interference.above.get(root)
-        while copy is not None:
-            found.append(copy.number)
-            own, source = self._windows(copy)
-            if DYNAMIC in (own.offset, source.offset):
-                return frozenset(found)
-            distance = (source.offset - own.offset) * element_size(copy.source)
-            if distance % modulus if modulus else distance or copy.parent.kind != "fresh":
-                return frozenset(found)
-            copy = self.interference.above.get(copy.parent)
-        return frozenset()
-
-    def _windows(self, copy: Copy) -> tuple[Geometry, Geometry]:
-        return self.analysis.location(copy.result).window, self.analysis.location(copy.source).window
-
-
-def _is_row_major(op: HandleCall) -> bool:
-    """Whether the call asks for a row-major result, whatever its operands are."""
-    format_ = op.keywords.data.get("memory_format") if op.keywords is not None else None
-    return isinstance(format_, Constant) and format_.data == "memory_format:contiguous_format"
 
 
 class _Run:
@@ -270,6 +83,8 @@ class _Run:
         self.writes: list[tuple[Operation, Root]] = []
         self.places: list[Atoms] = []  # of each write, in its joined memory
         self.first: dict[Root, np.ndarray] = {}  # per joined memory: the first write to each atom
+        self.forced: set[int] = set()  # copies that must stay whatever else does
+        self.passed: dict[tuple[Root, int, int, frozenset[int]], int] = {}  # per value expected: the last write named
         self.next: dict[int, np.ndarray] = {}  # per write: the write that came next to each of its atoms
         self.moves = False
         self.found: dict[tuple[str, Clause], Conflict] = {}
@@ -317,7 +132,7 @@ class _Run:
         """The argument or constant as the user knows it."""
         value = self.judge.analysis.origins[root]
         if isinstance(value, BlockArgument):
-            name = argument_attributes(self.judge.analysis.function)[value.index].get("fx.name")
+            name = self.judge.argument_attributes[value.index].get("fx.name")
             return f"argument {name.data if isinstance(name, StringAttr) else value.name_hint or value.index}"
         return "a constant"
 
@@ -349,25 +164,54 @@ class _Run:
         numbers, samples = np.unique(self.writer[top][place][wrong], return_index=True)
         for number, sample in zip(numbers, wrong[samples], strict=True):
             atom = place.start + sample if isinstance(place, slice) else place[sample]
-            for between in self._between(top, int(atom), int(own[sample]) - 1, int(number)):
-                writer, other = self.writes[between]
-                self._add(kind, Clause(self.tree.path(root, other), remove), reader, writer, detail)
+            for clause, writer in self._between(root, int(atom), int(own[sample]) - 1, int(number), remove):
+                self._add(kind, clause, reader, writer, detail)
 
-    def _between(self, top: Root, atom: int, after: int, last: int) -> list[int]:
-        """Writes to an atom of joined memory since the one numbered `after`, the earliest ones first.
+    def _between(
+        self, root: Root, atom: int, after: int, last: int, remove: frozenset[int]
+    ) -> list[tuple[Clause, Operation]]:
+        """Writes to an atom of joined memory since the one numbered `after`, the earliest ones first, and what they demand.
 
         Each of them alone is in conflict with whoever expects the value from `after`, unless some later write puts that
-        value back; with such moves of values in play, only the last write is sure to be.
+        value back; with such moves of values in play, only the last write is sure to be. All are named that leave no
+        choice, but only so many others; for the next that expects the same value, those that come after these.
         """
-        if self.moves:
-            return [last]
-        mine = after >= 0 and self.top[self.writes[after][1]] is top
-        found: list[int] = []
-        number = self._following(after, atom) if mine else int(self.first[top][atom])
-        while number >= 0 and len(found) < self.limit:
-            found.append(number)
+        nearest = self.tree.link(root, self.writes[last][1])
+        if nearest is not None and not remove:
+            self.forced.add(nearest)
+        found = self._walk(root, atom, after, remove) if not self.moves else []
+        if nearest is not None or not found:
+            found.append(self._demand(root, last, remove))
+        return [demand for demand in found if demand is not None]
+
+    def _walk(self, root: Root, atom: int, after: int, remove: frozenset[int]) -> list[tuple[Clause, Operation] | None]:
+        """What a reader of the root demands because of the writes to an atom since the one numbered `after`."""
+        here = root, atom, after, remove
+        if here in self.passed:
+            number = self._following(self.passed[here], atom)
+        elif after >= 0 and self.top[self.writes[after][1]] is self.top[root]:
+            number = self._following(after, atom)
+        else:
+            number = int(self.first[self.top[root]][atom])
+        found: list[tuple[Clause, Operation] | None] = []
+        others = 0
+        while number >= 0 and others < self.limit:
+            demand = self._demand(root, number, remove)
+            found.append(demand)
+            others += demand is None or len(demand[0].keep) > 1 or bool(remove)
+            self.passed[here] = number
             number = self._following(number, atom)
-        return found or [last]
+        return found
+
+    def _demand(self, root: Root, number: int, remove: frozenset[int]) -> tuple[Clause, Operation] | None:
+        """What a reader of the root demands because of a write; None if it follows from other demands."""
+        writer, other = self.writes[number]
+        path = self.tree.path_beside(root, other, self.forced)
+        if path is None:
+            return None
+        if len(path) == 1 and not remove:
+            self.forced |= path
+        return Clause(path, remove), writer
 
     def _following(self, number: int, atom: int) -> int:
         """The write that came next to an atom, or -1."""
@@ -426,16 +270,28 @@ class _Run:
 
     def _operands(self, op: Operation, touched: list[Touch]) -> None:
         """An op that writes memory must not get it as another operand, unless it goes element by element."""
-        for i, first in enumerate(touched):
-            for second in touched[i + 1 :]:
-                if not (first.writes or second.writes) or first.root == second.root:
-                    continue
-                if self.top[first.root] is not self.top[second.root] or not self._meet(first, second):
-                    continue
-                if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
-                    if (window := self._window(first)) is not None and window == self._window(second):
-                        continue
-                self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
+        by_top: dict[Root, list[Touch]] = {}
+        for touch in touched:
+            by_top.setdefault(self.top[touch.root], []).append(touch)
+        for top, mine in by_top.items():
+            if top not in self.joint or not any(touch.writes for touch in mine):
+                continue
+            for i, first in enumerate(mine):
+                named = 0
+                for second in mine[i + 1 :]:
+                    if named >= self.limit:
+                        break
+                    if self._clash(op, first, second):
+                        self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
+                        named += 1
+
+    def _clash(self, op: Operation, first: Touch, second: Touch) -> bool:
+        if not (first.writes or second.writes) or first.root == second.root or not self._meet(first, second):
+            return False
+        if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
+            window = self._window(first)
+            return window is None or window != self._window(second)
+        return True
 
     def _meet(self, first: Touch, second: Touch) -> bool:
         a, b = self._atoms(first), self._atoms(second)
@@ -446,10 +302,11 @@ class _Run:
     def _results(self) -> None:
         base = self.one.base
         owner: dict[Root, np.ndarray] = {}
-        numbers = {root: number for number, root in enumerate(self.one.roots)}
+        under: dict[int, list[int]] = {}  # per result: those that the caller would find at its bytes
+        results = self.one.results
         backed: Root | None = None
         taken = self._protected() or any(touch.root == base for touch in self.one.results)
-        for touch in self.one.results:
+        for number, touch in enumerate(results):
             atoms, root, top = self._atoms(touch), touch.root, self.top[touch.root]
             if top not in self.joint or count(atoms) == 0:
                 continue  # no bytes to share
@@ -466,8 +323,26 @@ class _Run:
                 backed = backed or root
             owners = owner.setdefault(top, np.full(count(self.one.area[top]), -1, np.int64))
             place = within(self.one.area[top], atoms)
-            number = numbers[root]
-            for other in {int(other) for other in np.unique(owners[place])} - {-1, number}:
-                path = self.tree.path(root, self.one.roots[other])
-                self._add("result", Clause(path), None, None, "two results would share memory")
+            under[number] = [int(other) for other in np.unique(owners[place]) if other >= 0]
+            for other in self._below(number, under):
+                path = self.tree.path_beside(root, results[other].root, self.forced)
+                if path is not None:
+                    self._add("result", Clause(path), None, None, "two results would share memory")
+                if path is not None and len(path) == 1:
+                    self.forced |= path
             owners[place] = number
+
+    def _below(self, number: int, under: dict[int, list[int]]) -> Iterator[int]:
+        """Earlier results of other memories that share bytes with one: all the nearest, and so many further ones."""
+        results = self.one.results
+        seen, pending, further = {number}, deque(under[number]), self.limit
+        while pending:
+            other = pending.popleft()
+            if other in seen:
+                continue
+            seen.add(other)
+            if results[other].root != results[number].root and self._meet(results[number], results[other]):
+                yield other
+            if further > 0:
+                further -= 1
+                pending.extend(under[other])

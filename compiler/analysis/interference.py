@@ -8,7 +8,7 @@ is of a size that is only known at run time, all of its class is one atom: any a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -197,15 +197,32 @@ class Interference:
 
     def path(self, a: Root, b: Root) -> frozenset[int]:
         """The copies between two roots of a class."""
+        path = self.path_beside(a, b, ())
+        assert path is not None
+        return path
+
+    def path_beside(self, a: Root, b: Root, forced: Collection[int]) -> frozenset[int] | None:
+        """The copies between two roots of a class; None if there are several, and one of them is of `forced`."""
         found: list[int] = []
-        while a != b:
-            if self._depth[a] >= self._depth[b]:
-                found.append(self.above[a].number)
-                a = self.above[a].parent
-            else:
-                found.append(self.above[b].number)
-                b = self.above[b].parent
+        met = False
+        height, other = self._depth[a], self._depth[b]
+        while height != other or a != b:
+            if height < other:
+                a, b, height, other = b, a, other, height
+            copy = self.above[a]
+            a, height = copy.parent, height - 1
+            found.append(copy.number)
+            met = met or copy.number in forced
+            if met and len(found) > 1:
+                return None
         return frozenset(found)
+
+    def link(self, a: Root, b: Root) -> int | None:
+        """The copy that makes one of two roots from the other."""
+        for child, parent in ((a, b), (b, a)):
+            if child in self.above and self.above[child].parent == parent:
+                return self.above[child].number
+        return None
 
     def folding(self, root: Root) -> frozenset[int]:
         """The copies that, all removed, put several elements of the root into one place; empty if none does."""

@@ -384,6 +384,8 @@ class Importer:
             if tensor is not None:
                 self.expander.adopt(handle, tensor)
         for operand, slot in expansion.rebound:
+            if slots[slot] is operands[operand]:
+                continue  # a tensor that is given twice, as the random state is to what saves it
             if operands[operand].argument:
                 self._reshapes.change(operands[operand], slots[slot].root, self._nested)
             operands[operand].value, operands[operand].form = slots[slot].value, slots[slot].form

@@ -22,7 +22,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from compiler.analysis.alias import argument_attributes, main_function
-from compiler.analysis.conflicts import ANY_LAYOUT
+from compiler.analysis.layout_conflicts import ANY_LAYOUT
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.expansion import Expansion

@@ -13,7 +13,7 @@ from compiler.lowering import windows
 from compiler.lowering.addressing import Combination, Operand, element, put, shape, take, value
 from compiler.lowering.builder import Builder
 from compiler.lowering.registry import Call, lowering
-from dialects.types import Geometry, row_major
+from compiler.lowering.shaping import axis as axis_of
 
 _REDUCTIONS: dict[str, Combination] = {
     "add": "add", "multiply": "multiply", "sum": "add", "prod": "multiply", "mean": "add",
@@ -22,10 +22,6 @@ _REDUCTIONS: dict[str, Combination] = {
 
 
 # -- forms -------------------------------------------------------------------------------------
-
-
-def _axis(dimension: int, rank: int) -> int:
-    return dimension % rank if rank else 0
 
 
 def _wrap(b: Builder, index: ir.Value, size: int) -> ir.Value:
@@ -188,7 +184,7 @@ def _mask_put(
 
 def _along(b: Builder, operand: Operand, dimension: int, positions: ir.Value) -> tuple[dict[int, ir.Value], int]:
     """Columns for a 1-d (or 0-d) index along one dimension."""
-    at = _axis(dimension, len(shape(b, operand)))
+    at = axis_of(dimension, len(shape(b, operand)))
     return {at: b.reshape(positions, (math.prod(b.shape(positions)),))}, at
 
 
@@ -232,7 +228,7 @@ def index_add(b: Builder, call: Call) -> Operand:
 def index_fill(b: Builder, call: Call) -> Operand:
     operand, dimension, positions, filler = call.args[:4]
     sizes = shape(b, operand) or (1,)
-    positions = _wrap(b, positions, sizes[_axis(dimension, len(sizes))])
+    positions = _wrap(b, positions, sizes[axis_of(dimension, len(sizes))])
     return _index_update(b, operand, dimension, positions, filler, "assign")
 
 
@@ -299,7 +295,7 @@ def gather(b: Builder, call: Call) -> ir.Value:
         return b.splat(0, *call.types[0])
     operand = _at_least_1d(b, operand)
     positions = positions if sizes else b.reshape(positions, (1,))
-    columns = _grid(b, _axis(dimension, len(shape(b, operand))), positions)
+    columns = _grid(b, axis_of(dimension, len(shape(b, operand))), positions)
     return b.reshape(take(b, operand, columns, 0), call.types[0][1])
 
 
@@ -316,7 +312,7 @@ def _scattered(
         updates = b.convert(source, kind)
         if b.shape(updates) != sizes:
             updates = hlo.slice(updates, [0] * len(sizes), list(sizes), [1] * len(sizes))
-    return _grid(b, _axis(dimension, len(sizes)), positions), updates
+    return _grid(b, axis_of(dimension, len(sizes)), positions), updates
 
 
 @lowering(
@@ -432,73 +428,3 @@ def masked_scatter(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.masked_select.default", "aten.nonzero.default")
 def data_dependent(b: Builder, call: Call) -> ir.Value:
     raise UnsupportedError("its size is known only at run time; use torch.where or a fixed-size form")
-
-
-# -- windows -----------------------------------------------------------------------------------
-
-
-def _insert(b: Builder, base: ir.Value, source: ir.Value, window: Geometry) -> ir.Value:
-    kind, sizes = b.element(base), b.shape(base)
-    return windows.insert(b, b.broadcast(b.convert(source, kind), window.sizes), window, base, kind, sizes)
-
-
-@lowering("aten.select_scatter.default")
-def select_scatter(b: Builder, call: Call) -> ir.Value:
-    base, source, dimension, position = call.args[:4]
-    sizes = b.shape(base)
-    axis, strides = _axis(dimension, len(sizes)), row_major(sizes)
-    rest = [d for d in range(len(sizes)) if d != axis]
-    offset = position % sizes[axis] * strides[axis]
-    window = Geometry(tuple(sizes[d] for d in rest), tuple(strides[d] for d in rest), offset)
-    return _insert(b, base, source, window)
-
-
-@lowering("aten.slice_scatter.default")
-def slice_scatter(b: Builder, call: Call) -> ir.Value:
-    base, source = call.args[:2]
-    sizes = b.shape(base)
-    axis = _axis(call.arg(2, "dim", 0), len(sizes))
-    start, stop, step = slice(call.arg(3, "start"), call.arg(4, "end"), call.arg(5, "step", 1)).indices(sizes[axis])
-    strides = row_major(sizes)
-    count = len(range(start, stop, step))
-    window = Geometry(
-        (*sizes[:axis], count, *sizes[axis + 1 :]),
-        (*strides[:axis], strides[axis] * step, *strides[axis + 1 :]),
-        start * strides[axis] if count else 0,
-    )
-    return _insert(b, base, source, window)
-
-
-@lowering("aten.diagonal_scatter.default")
-def diagonal_scatter(b: Builder, call: Call) -> ir.Value:
-    base, source = call.args[:2]
-    shift = call.arg(2, "offset", 0)
-    sizes = b.shape(base)
-    strides = row_major(sizes)
-    first, second = (_axis(call.arg(3, "dim1", 0), len(sizes)), _axis(call.arg(4, "dim2", 1), len(sizes)))
-    down, right = max(-shift, 0), max(shift, 0)
-    count = max(min(sizes[first] - down, sizes[second] - right), 0)
-    rest = [d for d in range(len(sizes)) if d not in (first, second)]
-    window = Geometry(
-        (*(sizes[d] for d in rest), count),
-        (*(strides[d] for d in rest), strides[first] + strides[second]),
-        down * strides[first] + right * strides[second] if count else 0,
-    )
-    return _insert(b, base, source, window)
-
-
-@lowering("aten.as_strided_scatter.default")
-def as_strided_scatter(b: Builder, call: Call) -> ir.Value:
-    base, source, sizes, strides = call.args[:4]
-    return _insert(b, base, source, Geometry(tuple(sizes), tuple(strides), call.arg(4, "storage_offset") or 0))
-
-
-@lowering("aten.unfold_backward.default")
-def unfold_backward(b: Builder, call: Call) -> ir.Value:
-    grad, sizes, dimension, _, step = call.args[:5]
-    sizes = tuple(sizes)
-    axis, strides = _axis(dimension, len(sizes)), row_major(sizes)
-    moved = (*strides[:axis], strides[axis] * step, *strides[axis + 1 :], strides[axis])
-    kind, numel = b.element(grad), math.prod(sizes)
-    positions = windows.flat_positions(b, Geometry(b.shape(grad), moved, 0), ())
-    return b.reshape(value(b, put(b, b.splat(0, kind, (numel,)), {0: positions}, grad, 0, "add")), sizes)

@@ -14,9 +14,9 @@ from xdsl.ir import Operation
 
 from compiler.analysis.alias import AliasAnalysis, relate
 from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
-from compiler.analysis.conflicts import LaidOut
 from compiler.analysis.copies import Objection
 from compiler.analysis.interference import touches
+from compiler.analysis.layout_conflicts import LaidOut
 from compiler.analysis.regions import Relation
 from dialects.calls import HandleCall
 

@@ -57,10 +57,13 @@ class Emitter:
 
     @classmethod
     def before(cls, op: Operation) -> Emitter:
-        """In front of an op, with its location."""
-        block = op.parent
-        assert block is not None
-        return cls(lambda new: block.insert_op_before(new, op), op.location)
+        """In front of an op, wherever that is by then, with its location."""
+
+        def place(new: Operation) -> None:
+            assert op.parent is not None
+            op.parent.insert_op_before(new, op)
+
+        return cls(place, op.location)
 
     def emit(
         self,

@@ -66,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
             if each.verdict.kind != "agreed":
                 reasons.setdefault((each.verdict.kind, each.verdict.reason), []).append((each.item, each.verdict))
             progress.update(task, advance=1, description=_figures(counts))
+            if not console.is_terminal and counts.total() % max(len(items) // 10, 100) == 0:
+                console.print(f"{counts.total()} of {len(items)}: {_figures(counts)}", highlight=False)
         interrupted = False
     seconds = time.perf_counter() - start
     shown = 0

@@ -1,0 +1,55 @@
+"""The choice of copies to keep: it satisfies what it was told, in any order, and is lightest where it is searched."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from compiler.analysis import selection
+from compiler.analysis.selection import Clause, Selection, satisfied
+
+COPIES = 8
+
+
+def _clauses(draw: random.Random) -> list[Clause]:
+    """Clauses that some choice satisfies, as all copies kept does: a copy is not in both parts of one."""
+    found: list[Clause] = []
+    for _ in range(draw.randint(1, 14)):
+        members = draw.sample(range(COPIES), draw.randint(1, 4))
+        ways = draw.randint(1, len(members)) if draw.random() < 0.4 else len(members)
+        found.append(Clause(frozenset(members[:ways]), frozenset(members[ways:])))
+    return found
+
+
+def _lightest(weights: list[int], clauses: list[Clause]) -> int:
+    choices = itertools.chain.from_iterable(itertools.combinations(range(COPIES), n) for n in range(COPIES + 1))
+    return min(sum(weights[i] for i in c) for c in choices if all(satisfied(clause, set(c)) for clause in clauses))
+
+
+@pytest.mark.parametrize("exact", (64, 2, 0))
+def test_a_choice_satisfies_all_clauses_however_they_come(exact: int, monkeypatch: pytest.MonkeyPatch):
+    """Problems of up to `exact` copies are searched; with 64 the choice is a lightest one after each step."""
+    monkeypatch.setattr(selection, "EXACT_COPIES", exact)
+    for seed in range(400):
+        draw = random.Random(seed)
+        weights, clauses = [draw.randint(1, 9) for _ in range(COPIES)], _clauses(draw)
+        chosen, told = Selection(weights), list[Clause]()
+        while len(told) < len(clauses):
+            some = clauses[len(told) : len(told) + draw.randint(1, 4)]
+            told += some
+            chosen.add(some)
+            assert all(satisfied(clause, chosen.kept) for clause in told), seed
+            if exact == 64:
+                assert sum(weights[i] for i in chosen.kept) == _lightest(weights, told), seed
+        before = chosen.kept
+        chosen.trim()
+        assert chosen.kept <= before and all(satisfied(clause, chosen.kept) for clause in told), seed
+
+
+def test_of_copies_that_conflict_pairwise_the_heaviest_goes():
+    pairs = [Clause(frozenset(pair)) for pair in itertools.combinations(range(60), 2)]
+    chosen = Selection([100 + i % 7 for i in range(60)])
+    chosen.add(pairs)
+    assert len(chosen.kept) == 59 and 100 + min(set(range(60)) - chosen.kept) % 7 == 106
