@@ -1,13 +1,17 @@
-"""The choice of copies to keep: it satisfies what it was told, in any order, and is lightest where it is searched."""
+"""The choice of copies to keep: it satisfies what it was told, in any order, is lightest where it is searched, and is told little."""
 
 from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable
 
 import pytest
+from clone_scaling import DENSE
+from xdsl.dialects.func import FuncOp
 
 from compiler.analysis import selection
+from compiler.analysis.clone_plan import plan_clones
 from compiler.analysis.selection import Clause, Selection, satisfied
 
 COPIES = 8
@@ -53,3 +57,28 @@ def test_of_copies_that_conflict_pairwise_the_heaviest_goes():
     chosen = Selection([100 + i % 7 for i in range(60)])
     chosen.add(pairs)
     assert len(chosen.kept) == 59 and 100 + min(set(range(60)) - chosen.kept) % 7 == 106
+
+
+@pytest.mark.parametrize("name", sorted(DENSE))
+def test_clauses_grow_with_the_program(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Copies that all conflict with each other have a clause for each two: not all are found, and in few rounds."""
+
+    def work(operations: int) -> tuple[int, int]:
+        told: list[int] = []
+        add = Selection.add
+
+        def counted(self: Selection, clauses: Iterable[Clause]) -> None:
+            some = list(clauses)
+            told.append(sum(len(clause.keep) for clause in some))
+            add(self, some)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Selection, "add", counted)
+            (function,) = DENSE[name](operations).ops
+            assert isinstance(function, FuncOp)
+            plan_clones(function)
+        return len(told), sum(told)
+
+    (_, small), (rounds, large) = work(400), work(1600)
+    assert rounds <= 16
+    assert large <= 8 * max(small, 100)
