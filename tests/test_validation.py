@@ -587,3 +587,14 @@ def test_a_pass_that_exchanges_factors_is_found(values: bool) -> None:
 
     with pytest.raises(ValidationError, match="pass exchange"):
         Validator.of(module).apply("exchange", module, exchange)
+
+
+def test_results_without_elements_need_no_kernel() -> None:
+    """PyTorch multiplies a list of such tensors in place, and has no product of them out of place."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch._foreach_mul_([x, x], 2)
+        return torch.empty_like(x).copy_(x)
+
+    x = torch.ones(0, dtype=torch.float8_e4m3fn)
+    assert compiler.compile(program, (x,), validate=True)(x).dtype == torch.float8_e4m3fn
