@@ -126,6 +126,11 @@ def istft(
     return torch.constant_pad_nd(signal, (0, end - whole)) if end > whole else signal
 
 
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """As the kernel lays it out; on fakes PyTorch makes it from comparisons, whose strides are those of the operand."""
+    return torch.nn.functional.one_hot(input, num_classes).contiguous()
+
+
 def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
     places = named.get("tensor_indices_or_sections", named.get("indices", named.get("sections", indices_or_sections)))
     if isinstance(places, Tensor):
@@ -180,5 +185,6 @@ _FUNCTIONS: dict[Any, Any] = {
     torch.istft: istft, torch.Tensor.istft: istft, torch.ops.aten.istft.default: istft,
     torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: ctc_loss,
     torch.ops.aten.ctc_loss.IntList: ctc_loss, torch.ops.aten.ctc_loss.Tensor: ctc_loss,
+    torch.nn.functional.one_hot: one_hot,
     torch.tensor_split: tensor_split, torch.Tensor.tensor_split: tensor_split,
 }  # fmt: skip

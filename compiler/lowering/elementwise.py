@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo
@@ -106,24 +107,28 @@ register_pointwise(lambda b, x: x, "aten.positive.default", exact=True)
 @lowering("aten.add.Tensor", "aten.add.Scalar")
 def add(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, b.plus(x, _scaled(b, call, y)))
+    factor = call.arg(2, "alpha", 1)
+    if kind(b, y) == 2 and factor < 0:
+        # The same to the bit, while XLA takes 0 + z for z, which has another sign where z is -3 times 0.
+        return finish(b, call, hlo.subtract(x, _scaled(b, call, y, -factor)))
+    return finish(b, call, b.plus(x, _scaled(b, call, y, factor)))
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(x, _scaled(b, call, y)))
+    return finish(b, call, hlo.subtract(x, _scaled(b, call, y, call.arg(2, "alpha", 1))))
 
 
 @lowering("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(y, _scaled(b, call, x)))
+    return finish(b, call, hlo.subtract(y, _scaled(b, call, x, call.arg(2, "alpha", 1))))
 
 
-def _scaled(b: Builder, call: Call, value: ir.Value) -> ir.Value:
+def _scaled(b: Builder, call: Call, value: ir.Value, factor: Any) -> ir.Value:
     """Times `alpha`, which is rounded to the type of the result."""
-    factor, element = call.arg(2, "alpha", 1), call.types[0][0]
+    element = call.types[0][0]
     if factor == 1:
         return value
     narrow = wide(element) != element

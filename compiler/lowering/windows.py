@@ -63,10 +63,28 @@ def carrier(element: str) -> str:
 
 
 def bitcast(b: Builder, value: ir.Value, element: str) -> ir.Value:
-    """The same bits as another element type of the same width."""
+    """The same bits as another element type of the same width; what they were before, where that is it."""
     if b.element(value) == element:
         return value
+    before = value if isinstance(value.owner, ir.Block) else value.owner
+    if before is not value and before.name == "stablehlo.bitcast_convert":
+        source = before.operands[0]
+        if b.element(source) == element and b.shape(source) == b.shape(value):
+            return source
+    if b.target == "xla" and _constant(value):
+        # XLA folds a bitcast of constants wrong where another layout was chosen for them (jaxlib 0.10.2): what comes after
+        # this one must not be known to be constant. The barrier is dropped before fusion.
+        (value,) = hlo.OptimizationBarrierOp([value]).results
     return hlo.bitcast_convert(b.tensor(element, b.shape(value)), value)
+
+
+def _constant(value: ir.Value) -> bool:
+    while not isinstance(value.owner, ir.Block) and value.owner.name in (
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.reshape",
+    ):
+        value = value.owner.operands[0]
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
 
 
 def same_bits(source: str, element: str) -> bool:

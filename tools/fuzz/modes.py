@@ -96,7 +96,10 @@ class Beside:
                     raise
                 return []  # the call before has left other state than the program was compiled for
             found = right.differences(
-                got, pure=self.pure, apart=eager.program.held if mine.apart else (), may_bump=eager.program.has_regions
+                got,
+                pure=self.pure,
+                apart=eager.program.held if mine.apart else (),
+                may_bump=eager.program.has_regions or eager.program.has_own_versions,
             )
             if found and not eager.program.order_dependent:
                 return [f"call {number + 1}: {found[0]}", *found[1:]]

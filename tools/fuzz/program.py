@@ -148,6 +148,11 @@ class Program:
     def has_regions(self) -> bool:
         return any(f"{name}(" in step.text for step in self.steps for name in REGIONS)
 
+    @property
+    def has_own_versions(self) -> bool:
+        """Whether a tensor may share memory with another and count its writes apart: eager does, after `set_`."""
+        return any(".set_(" in step.text for step in self.steps)
+
     def _signature(self) -> list[Any]:
         """What the caller passes: a name or a tree for each formal argument."""
         passed = [f"a{number}" for number, a in enumerate(self.arguments) if not a.held]
