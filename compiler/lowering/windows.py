@@ -66,9 +66,8 @@ def bitcast(b: Builder, value: ir.Value, element: str) -> ir.Value:
     """The same bits as another element type of the same width; what they were before, where that is it."""
     if b.element(value) == element:
         return value
-    before = value if isinstance(value.owner, ir.Block) else value.owner
-    if before is not value and before.name == "stablehlo.bitcast_convert":
-        source = before.operands[0]
+    if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.bitcast_convert":
+        source = value.owner.operands[0]
         if b.element(source) == element and b.shape(source) == b.shape(value):
             return source
     if b.target == "xla" and _constant(value):
