@@ -22,6 +22,7 @@ from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.eager_views import eager_view
 from compiler.frontend.forms import Form, Forms, Handle, number
+from compiler.frontend.kernel_strides import as_the_kernel_lays_out
 from compiler.frontend.layouts import plain_form
 from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
@@ -132,7 +133,7 @@ class Recorder(TorchDispatchMode):
             self._ensure(tensor)
         result = eager_view(func, args, kwargs) if known.view else None
         if result is None:
-            result = func(*args, **kwargs)
+            result = as_the_kernel_lays_out(func, args, func(*args, **kwargs))
         self._record(func, known, args, kwargs, result)
         return result
 

@@ -1,0 +1,84 @@
+"""Pointwise operators whose results fake mode lays out unlike the kernels.
+
+A pointwise kernel is one iterator over its operands (ATen's `TensorIterator`): each is first converted to the type the
+kernel computes in, then the first operand with an opinion decides the order of the dimensions. For most operators the
+shape function of PyTorch does the same; those named here are put together from several operators there, each with an
+order of its own. Sums have the kernel's order in fake mode too, so it is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from compiler.frontend.forms import is_symbolic
+from dialects.types import row_major
+
+_aten = torch.ops.aten
+
+
+def _in_order(first: Tensor, second: Tensor, computed: torch.dtype) -> Tensor:
+    return first.to(computed) + second.to(computed)
+
+
+def _second_first(first: Tensor, second: Tensor, computed: torch.dtype) -> Tensor:
+    """`threshold_backward` takes the input before its gradient."""
+    return _in_order(second, first, computed)
+
+
+def _by_a_power(first: Tensor, second: Tensor, computed: torch.dtype) -> Tensor:
+    """`ldexp` is `first * 2 ** second`, and a power of a number asks for no strides."""
+    return _in_order(first, second.contiguous(), computed)
+
+
+def _as_they_are(first: Tensor, second: Tensor, computed: torch.dtype) -> Tensor:
+    """`native_dropout_backward` is `grad * mask`, times a number."""
+    return first + second
+
+
+_ITERATED = (
+    _aten.copysign.Tensor, _aten.floor_divide.default, _aten.heaviside.default, _aten.logaddexp.default,
+    _aten.logaddexp2.default, _aten.logical_and.default, _aten.logical_or.default, _aten.logical_xor.default,
+    _aten.logit_backward.default, _aten.special_xlog1py.default, _aten.xlogy.Tensor,
+)  # fmt: skip
+
+_LAYOUTS: dict[OpOverload, Callable[[Tensor, Tensor, torch.dtype], Tensor]] = {
+    **dict.fromkeys(_ITERATED, _in_order),
+    _aten.threshold_backward.default: _second_first,
+    _aten.ldexp.Tensor: _by_a_power,
+    _aten.native_dropout_backward.default: _as_they_are,
+}
+"""By overload, a tensor that lies as the result does, of the two operands and the type that the kernel computes in."""
+
+_CONTIGUOUS = frozenset({_aten.pow.Scalar})
+"""The structured kernel asks for no strides."""
+
+
+def as_the_kernel_lays_out(op: OpOverload, args: Sequence[Any], result: Any) -> Any:
+    """What fake mode gave for `op(*args)`, with the strides that the kernel gives."""
+    if op in _CONTIGUOUS:
+        return result if result.is_contiguous() or is_symbolic(result) else _fake(result, row_major(result.shape))
+    layout = _LAYOUTS.get(op)
+    if layout is None:
+        return result
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if len(tensors) != 2 or any(is_symbolic(t) for t in tensors) or all(t.is_contiguous() for t in tensors):
+        return result
+    computed = result.dtype if result.dtype != torch.bool else torch.result_type(*tensors)
+    with _disable_current_modes(), result.fake_mode:
+        strides = layout(tensors[0], tensors[1], computed).stride()
+    return result if strides == result.stride() else _fake(result, strides)
+
+
+def _fake(result: FakeTensor, strides: Sequence[int]) -> Tensor:
+    with _disable_current_modes(), result.fake_mode:
+        return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+
+
+__all__ = ["as_the_kernel_lays_out"]
