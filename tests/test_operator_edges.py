@@ -216,3 +216,20 @@ def test_a_window_at_run_time_is_not_returned_or_written() -> None:
     for program in (lambda x, i: x.narrow(0, i, 2), lambda x, i: x.narrow(0, i, 2).zero_()):
         with pytest.raises(compiler.UnsupportedError, match="known only at run time"):
             compiler.compile(program, (torch.ones(4), torch.tensor(1)))
+
+
+def test_a_product_with_a_mask_keeps_nan() -> None:
+    x = torch.tensor([float("nan"), 1.0, float("inf")])
+    mask = torch.tensor([False, True, False])
+    assert_like_eager(lambda mask, x: (mask * x, x * mask.float(), x[:, None] * mask.float()), mask, x)
+
+
+SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, -1.5, -0.75, 0.25, 1.25, 2.0])
+
+
+@pytest.mark.parametrize(
+    "function", ["gammainc", "gammaincc", "zeta", "chebyshev_polynomial_u", "legendre_polynomial_p"]
+)
+def test_special_functions_of_nan_and_infinities(function: str) -> None:
+    """An infinite degree of a polynomial is none, and no reason to count up to it."""
+    assert_like_eager(getattr(torch.special, function), SPECIAL[:, None].clone(), SPECIAL[None, :].clone())

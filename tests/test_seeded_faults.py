@@ -1,7 +1,8 @@
 """Faults put into our own passes and tables are found, each with the name of the pass that has it.
 
-Faults of passes (tests/seeded_faults.py) are found by running the program before and after; those of tables also by the
-table verifier alone, which runs nothing, and so are tables damaged afterwards (tests/table_faults.py).
+Faults of passes (tests/seeded_faults.py) are found by running the program before and after, those that no example reaches
+(tests/edge_faults.py) by running each of its calls alone; those of tables also by the table verifier, which runs nothing,
+and so are tables damaged afterwards (tests/table_faults.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from compiler.frontend.importer import import_graph
 from compiler.pipeline import Pipeline
 from compiler.reference import entry
 from compiler.validation.validator import Validator
+from tests.edge_faults import EDGES
 from tests.seeded_faults import FAULTS, PROGRAMS, Patch
 from tests.table_faults import DAMAGE, HARMLESS
 from tests.table_programs import TABLE_PROGRAMS, forms
@@ -43,6 +45,16 @@ def test_fault_is_found(name: str, monkeypatch: Patch) -> None:
     with pytest.raises(ValidationError) as caught:
         run(seeded.program, seeded.stages)
     assert caught.value.pass_name == seeded.pass_name, str(caught.value)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_fault_that_no_example_reaches_is_found(name: str, monkeypatch: Patch) -> None:
+    seeded = EDGES[name]
+    compiler.compile(seeded.program, seeded.examples, validate=True)
+    seeded.plant(monkeypatch)
+    with pytest.raises(ValidationError) as caught:
+        compiler.compile(seeded.program, seeded.examples, validate=True)
+    assert caught.value.pass_name == "lower", str(caught.value)
 
 
 @pytest.mark.parametrize("name", [n for n, f in FAULTS.items() if f.pass_name == "in-place-to-out-of-place"])

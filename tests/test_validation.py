@@ -398,3 +398,13 @@ def test_results_without_elements_need_no_kernel() -> None:
 
     x = torch.ones(0, dtype=torch.float8_e4m3fn)
     assert compiler.compile(program, (x,), validate=True)(x).dtype == torch.float8_e4m3fn
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_of_half_precision_rounds(dtype: torch.dtype) -> None:
+    """Its schema says that it may draw, for dropout; without, it is arithmetic like any other."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        inputs = tuple(torch.randn(1, 2, 5, 8, generator=generator).to(dtype) for _ in range(3))
+        compiler.compile(lambda q, k, v: attention(q, k, v, is_causal=True), inputs, validate=True)

@@ -57,11 +57,25 @@ def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """A product. XLA takes the square of an integer for not negative, which it is after an overflow; behind a barrier it
-    does not look like a square."""
+    """A product. XLA takes the square of an integer for not negative, which it is after an overflow, and a product with a mask
+    for a choice, where it is NaN for NaN and infinities; behind a barrier it does not look like either."""
     if b.target == "xla" and x == y and kind(b, x) < 2:
         (y,) = hlo.OptimizationBarrierOp([y]).results
+    if b.target == "xla" and kind(b, x) == 2:
+        x, y = (hlo.OptimizationBarrierOp([v]).results[0] if _is_mask(b, v) else v for v in (x, y))
     return hlo.multiply(x, y)
+
+
+def _is_mask(b: Builder, value: ir.Value) -> bool:
+    """Whether numbers are booleans converted."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in (
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.reshape",
+        "stablehlo.transpose",
+    ):
+        value = value.owner.operands[0]
+    made = None if isinstance(value.owner, ir.Block) else value.owner
+    return made is not None and made.name == "stablehlo.convert" and b.element(made.operands[0]) == "i1"
 
 
 # -- functions that are one operation ----------------------------------------------------------

@@ -13,6 +13,9 @@ from compiler.lowering.promotion import computed, finish
 from compiler.lowering.reductions import greatest
 from compiler.lowering.registry import Call, lowering
 
+_HIGHEST = 1 << 30
+"""Degrees beyond it take PyTorch hours."""
+
 Step = Callable[[Builder, ir.Value, ir.Value, ir.Value, ir.Value], ir.Value]
 """(builder, x, k, degree k - 1, degree k) -> degree k + 1; k has the type and shape of x."""
 
@@ -50,7 +53,10 @@ def _register(name: str, first: tuple[float, float], step: Step, shifted: bool =
         x, degrees = computed(b, call, call.args)
         if shifted:
             x = _linear(b, x, 2, -1)
-        degree = b.convert(degrees, "i32")
+        # A degree that is no number has no polynomial, and none is so high that the count of turns would run over.
+        most = b.splat(_HIGHEST, b.element(degrees), b.shape(degrees))
+        countable = hlo.and_(hlo.is_finite(degrees), b.compare("LE", degrees, most))
+        degree = b.convert(hlo.select(countable, degrees, like(b, -1, degrees)), "i32")
         shape = b.shape(x)
         one = b.splat(1, "i32")
         last = greatest(b, degree, tuple(range(len(shape)))) if 0 not in shape else b.splat(0, "i32")

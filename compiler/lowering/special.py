@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.elementwise import is_nan, like
+from compiler.lowering.elementwise import like
 from compiler.lowering.promotion import computed, finish, pointwise
 from compiler.lowering.registry import Call, lowering
 
@@ -67,6 +67,8 @@ def zeta(b: Builder, s: ir.Value, q: ir.Value) -> ir.Value:
     negative = b.compare("LE", q, zero)
     total = hlo.select(hlo.and_(negative, b.compare("NE", s, hlo.floor(s))), nan, total)
     total = hlo.select(hlo.and_(negative, b.compare("EQ", q, hlo.floor(q))), infinite, total)
+    # Some base lies between -1 and 1 then, and its power is infinite.
+    total = hlo.select(hlo.and_(b.compare("EQ", s, infinite), b.compare("LT", q, one)), infinite, total)
     total = hlo.select(b.compare("LT", s, one), nan, total)
     return hlo.select(b.compare("EQ", s, one), infinite, total)
 
@@ -151,8 +153,9 @@ def incomplete_gamma(b: Builder, call: Call) -> ir.Value:
     # At the edges the lower part is 0 or 1; the upper one the rest.
     start, end = (one, zero) if upper else (zero, one)
     nan = like(b, math.nan, a)
-    edge = hlo.select(b.compare("EQ", x, zero), start, end)
+    edge = hlo.select(b.compare("EQ", x, infinite), end, nan)
+    edge = hlo.select(b.compare("EQ", x, zero), start, edge)
     edge = hlo.select(b.compare("EQ", a, infinite), hlo.select(b.compare("EQ", x, infinite), nan, start), edge)
     edge = hlo.select(b.compare("EQ", a, zero), hlo.select(b.compare("GT", x, zero), end, nan), edge)
-    bad = hlo.or_(hlo.or_(is_nan(b, a), is_nan(b, x)), hlo.or_(b.compare("LT", a, zero), b.compare("LT", x, zero)))
-    return finish(b, call, hlo.select(usual, found, hlo.select(bad, nan, edge)))
+    negative = hlo.or_(b.compare("LT", a, zero), b.compare("LT", x, zero))
+    return finish(b, call, hlo.select(usual, found, hlo.select(negative, nan, edge)))

@@ -15,6 +15,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from compiler.frontend.schemas import draws_now, facts
+
 USUAL = 0
 """The answer of compiled programs."""
 
@@ -65,7 +67,7 @@ class Answers(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if name in _RESIZING:
             return _resized(func, args, kwargs or {})
-        rounds = self.noise is not None and _computes(func)
+        rounds = self.noise is not None and _computes(func, args, kwargs or {})
         before = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs or {}))) if rounds else None
         results = func(*args, **(kwargs or {}))
         if before is not None and self.noise is not None:
@@ -115,11 +117,13 @@ def _clear(storage: torch.UntypedStorage, start: int) -> None:
 # -- rounding ------------------------------------------------------------------------------------
 
 
-def _computes(func: Any) -> bool:
+def _computes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether what an operator of PyTorch's own makes or writes follows from its arguments alone."""
     schema, own = func._schema, func.namespace in ("aten", "prims")
     views = any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
-    return own and not views and not {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(func.tags)
+    if not own or views or torch.Tag.inplace_view in func.tags:
+        return False
+    return torch.Tag.nondeterministic_seeded not in func.tags or not draws_now(facts(func), dict(_named(func, args, kwargs)))
 
 
 def _made(results: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -159,11 +159,16 @@ class Comparison:
 
 
 def compare(
-    program: ModuleOp, arguments: Sequence[torch.Tensor], after: Observation, left: Left | None = None
+    program: ModuleOp,
+    arguments: Sequence[torch.Tensor],
+    after: Observation,
+    left: Left | None = None,
+    others: Iterable[Observation] = (),
 ) -> Comparison:
     """Whether a run on these arguments did what the program does, wherever all right answers of its operators agree.
 
     `left` says what a caller holds after a run of the program's IR (`Program.left`), as it does after the other run.
+    `others` are runs that gave other right answers.
     """
     before = observe(program, arguments)
     given = given_up(program, arguments, before)
@@ -178,6 +183,8 @@ def compare(
     noisy = [_again(program, arguments, Answers(noise=torch.Generator().manual_seed(n)), left) for n in range(3)]
     rounded = [run for run in noisy if run is not None]
     found = difference(before, after, given, (), rounded)
+    if found is not None and (other := list(others)):
+        found = difference(before, after, given, other, rounded)
     if found is None:
         return Comparison()
     if _same_factored(before, after):
@@ -323,8 +330,9 @@ def _agree(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     return (a == b) | (torch.isnan(a) & torch.isnan(b)) | ((a - b).abs() <= rounding * a.abs() + rounding * _NOTHING)
 
 
-_NOTHING = 1e-4
-"""Numbers this small count as none. No more than that: beside one large element, such as that of a mask, others count."""
+_NOTHING = 1e-3
+"""Numbers this small count as none: what is left of numbers near one that cancel, an ulp of these. No more than that: beside one
+large element, such as that of a mask, others count."""
 
 
 __all__ = [

@@ -22,6 +22,7 @@ from compiler.ir_text import to_text
 from compiler.locations import source_of
 from compiler.reference import entry
 from compiler.validation.audit import audit
+from compiler.validation.calls import calls_of, otherwise_laid_out
 from compiler.validation.inputs import Arguments, arguments_of, copies
 from compiler.validation.observe import (
     Comparison,
@@ -203,6 +204,21 @@ class Validator:
             if compared.found is not None:
                 failing = Failing(before, arguments, compared.found)
                 raise _report(name, failing, reduce(failing, check))
+        if not has_memory(entry(before)):
+            self._compare_calls(name, before, check, stage)
+
+    def _compare_calls(self, name: str, before: ModuleOp, check: Check, stage: Stage) -> None:
+        """The same for every call alone, on operands that the program need not reach."""
+        if (found := calls_of(before)) is None:
+            return
+        program, rounds = found
+        after, run = stage(program)
+        for arguments in rounds:
+            seen = observe(after, arguments, run=run)
+            difference = compare(program, arguments, seen, others=otherwise_laid_out(program, arguments)).found
+            if difference is not None:
+                failing = reduce(Failing(program, arguments, difference), check)
+                raise _report(name, failing, failing)
 
     def _tell(self, name: str, compared: Comparison) -> None:
         """Warn of what was not compared, once for the operators that are the reason."""
