@@ -1,8 +1,9 @@
 """Faults put into our own passes and tables are found, each with the name of the pass that has it.
 
 Faults of passes (tests/seeded_faults.py) are found by running the program before and after, those that no example reaches
-(tests/edge_faults.py) by running each of its calls alone; those of tables also by the table verifier, which runs nothing,
-and so are tables damaged afterwards (tests/table_faults.py).
+(tests/edge_faults.py) by running each of its calls alone, those of the runtime (tests/call_faults.py) by calls of the
+executable; those of tables also by the table verifier, which runs nothing, and so are tables damaged afterwards
+(tests/table_faults.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from compiler.frontend.importer import import_graph
 from compiler.pipeline import Pipeline
 from compiler.reference import entry
 from compiler.validation.validator import Validator
+from tests.call_faults import CALL_FAULTS, examples
 from tests.edge_faults import EDGES
 from tests.seeded_faults import FAULTS, PROGRAMS, Patch
 from tests.table_faults import DAMAGE, HARMLESS
@@ -55,6 +57,16 @@ def test_fault_that_no_example_reaches_is_found(name: str, monkeypatch: Patch) -
     with pytest.raises(ValidationError) as caught:
         compiler.compile(seeded.program, seeded.examples, validate=True)
     assert caught.value.pass_name == "lower", str(caught.value)
+
+
+@pytest.mark.parametrize("name", CALL_FAULTS)
+def test_fault_of_a_call_is_found(name: str, monkeypatch: Patch) -> None:
+    seeded = CALL_FAULTS[name]
+    compiler.compile(seeded.program(), examples(), target=seeded.target, validate=True)
+    seeded.plant(monkeypatch)
+    with pytest.raises(ValidationError) as caught:
+        compiler.compile(seeded.program(), examples(), target=seeded.target, validate=True)
+    assert caught.value.pass_name == seeded.pass_name, str(caught.value)
 
 
 @pytest.mark.parametrize("name", [n for n, f in FAULTS.items() if f.pass_name == "in-place-to-out-of-place"])

@@ -133,6 +133,12 @@ class Executable:
             state = self._state.available()
             artifact.write(directory, self.signature, self.hlo_proto, self.stablehlo(), state, weights, self._files)
 
+    def on(self, state: Mapping[str, torch.Tensor]) -> Executable:
+        """The same program with these tensors, by name, as its state; nothing is compiled again."""
+        other = Executable(self.signature, self.hlo_proto, self._stablehlo, state=state, options=self._options)
+        other.__dict__["_loaded"] = self._loaded
+        return other
+
     def bind(self, state: Mapping[str, torch.Tensor] | torch.nn.Module) -> Executable:
         """Use these tensors, by name, as the state from now on. They are not copied: calls write into them.
 

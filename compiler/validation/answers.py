@@ -123,7 +123,9 @@ def _computes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
     views = any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
     if not own or views or torch.Tag.inplace_view in func.tags:
         return False
-    return torch.Tag.nondeterministic_seeded not in func.tags or not draws_now(facts(func), dict(_named(func, args, kwargs)))
+    return torch.Tag.nondeterministic_seeded not in func.tags or not draws_now(
+        facts(func), dict(_named(func, args, kwargs))
+    )
 
 
 def _made(results: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
-from compiler.random_bits import SEEDS
+from compiler.random_bits import SEEDS, seeded
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
@@ -60,12 +60,14 @@ class Validation(Checks):
         self.validator.apply(name, module, transform)
 
     def seeded(self, module: ModuleOp, transform: Callable[[ModuleOp], int | None]) -> int | None:
+        before = module.clone()
         number = transform(module)
-        if (
-            number is not None
-        ):  # from here on the program has another argument, so it is compared with itself as it is now
+        if number is not None:  # from here on the program has another argument
             for arguments in self.validator.rounds:
-                arguments[number] = torch.remainder(arguments[number][0], SEEDS)
+                seed = torch.remainder(arguments[number][0], SEEDS)
+                started = [seeded(int(seed)) if n == number else x for n, x in enumerate(arguments)]
+                arguments[number] = seed
+                self.validator.same_but(number, "seed-parameter", (before, started), (module, arguments))
             self.program = module.clone()
         return number
 
@@ -76,7 +78,11 @@ class Validation(Checks):
         self.validator.exported(module, stablehlo, hlo)
 
     def executable(self, executable: Executable) -> None:
-        self.validator.called(self.program, executable.run, self.left)
+        from compiler.validation.whole import check_call
+
+        again = not executable.signature.reshaped  # else its arguments are others after a call
+        self.validator.called(self.program, executable.run, self.left, again)
+        check_call(executable, self.program, self.validator.rounds[-1], self.left)
 
 
 __all__ = ["Checks", "Validation"]

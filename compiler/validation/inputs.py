@@ -90,16 +90,22 @@ def _bases(windows: Sequence[_Argument], examples: Sequence[torch.Tensor | None]
     return bases
 
 
-def copies(arguments: Sequence[torch.Tensor]) -> Arguments:
-    """The arguments on memory of their own, sharing it among themselves as they do now."""
+def copies(arguments: Sequence[torch.Tensor], shifted: bool = False) -> Arguments:
+    """The arguments on memory of their own, sharing it among themselves as they do now; `shifted` by one element of the
+    widest type, so that no vector of them begins where one should."""
     storages: dict[int, torch.UntypedStorage] = {}
+    shift = max((argument.itemsize for argument in arguments), default=0) if shifted else 0
     result: Arguments = []
     for argument in arguments:
         storage = argument.untyped_storage()
         if storage._cdata not in storages:
-            storages[storage._cdata] = storage.clone()
+            storages[storage._cdata] = fresh = torch.UntypedStorage(shift + storage.nbytes())
+            fresh[shift:].copy_(storage)
         fresh = torch.empty(0, dtype=argument.dtype).set_(
-            storages[storage._cdata], argument.storage_offset(), argument.shape, argument.stride()
+            storages[storage._cdata],
+            argument.storage_offset() + shift // argument.itemsize,
+            argument.shape,
+            argument.stride(),
         )
         result.append(with_lazy(fresh, ",".join(lazy_of(argument))))
     return result

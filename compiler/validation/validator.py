@@ -34,6 +34,7 @@ from compiler.validation.observe import (
     has_memory,
     observe,
     observed,
+    tensor_difference,
 )
 from compiler.validation.reduce import Check, Failing, reduce
 from compiler.validation.settled import Run, Stage, settle
@@ -124,6 +125,18 @@ class Validator:
                     error.message, pass_name=name, location=error.location, node=error.node, hint=error.hint
                 ) from None
 
+    def same_but(
+        self, number: int, name: str, before: tuple[ModuleOp, Arguments], after: tuple[ModuleOp, Arguments]
+    ) -> None:
+        """Two programs do the same in everything but what is left in argument `number`, which is another in each."""
+        self.checked.append(name)
+        try:
+            one, two = (observe(*run) for run in (before, after))
+        except Exception as error:
+            raise ValidationError(f"makes a program that does not run: {error}", pass_name=name) from error
+        if found := difference(one, two, (number,)):
+            raise ValidationError(f"changes what the program computes: {found.text}", pass_name=name)
+
     def lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], ir.Module]) -> ir.Module:
         """Lower a program of values, and raise ValidationError if XLA computes something else from it."""
         from compiler.validation.xla import run_stablehlo
@@ -176,19 +189,44 @@ class Validator:
                 raise ValidationError(f"the HLO module computes something else: {found.text}", pass_name="export")
 
     def called(
-        self, program: ModuleOp, run: Callable[[Arguments], list[torch.Tensor]], left: Left | None = None
+        self,
+        program: ModuleOp,
+        run: Callable[[Arguments], list[torch.Tensor]],
+        left: Left | None = None,
+        again: bool = True,
     ) -> None:
-        """An executable does what the imported program does: `run` calls it on the program's arguments, in order.
+        """An executable does what the imported program does: `run` calls it on the program's arguments, in order, on memory
+        that lies as XLA wants it, with the same tensors `again`, and on memory that has to be copied.
 
         `left` says what a caller holds after a run of the program's IR (`Program.left`).
         """
         self.checked.append("run")
-        for arguments in self.rounds:
-            own = copies(arguments)
-            compared = compare(program, arguments, observed(run(own), own), left)
+
+        def check(when: str, given: Arguments, own: Arguments) -> None:
+            versions = [tensor._version for tensor in own]
+            try:
+                results = run(own)
+            except CompileError:
+                raise
+            except Exception as error:
+                raise ValidationError(f"the executable fails{when}: {error}", pass_name="run") from error
+            try:
+                compared = compare(program, given, observed(results, own), left)
+            except IndexError:  # the position after the last one, in a second call
+                return
             self._tell("run", compared)
             if found := compared.found:
-                raise ValidationError(f"the executable does something else: {found.text}", pass_name="run")
+                raise ValidationError(f"the executable does something else{when}: {found.text}", pass_name="run")
+            for n, (before, tensor, version) in enumerate(zip(given, own, versions, strict=True)):
+                if tensor._version == version and tensor_difference(before, tensor, exact=True):
+                    raise ValidationError(f"the executable writes argument {n} behind autograd's back", pass_name="run")
+
+        for arguments in self.rounds:
+            own = copies(arguments)
+            check("", arguments, own)
+            for _ in range(2 if again else 0):  # the first call keeps buffers, which the second one spends
+                check(" when it is called again", copies(own), own)
+            check(" on memory that is not aligned", arguments, copies(arguments, shifted=True))
 
     def _compare(
         self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation], stage: Stage
