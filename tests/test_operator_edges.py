@@ -233,3 +233,10 @@ SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, -1
 def test_special_functions_of_nan_and_infinities(function: str) -> None:
     """An infinite degree of a polynomial is none, and no reason to count up to it."""
     assert_like_eager(getattr(torch.special, function), SPECIAL[:, None].clone(), SPECIAL[None, :].clone())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_extremes_of_many_elements_keep_nan(dtype: torch.dtype) -> None:
+    x = torch.randn(90, 90, generator=torch.Generator().manual_seed(1)).to(dtype)
+    x.view(-1)[::97] = float("nan")
+    assert_like_eager(lambda x: (x.amax(0), x.amin(1), x.max(), x.min(), x.max(1), x.argmin(0), x.aminmax()), x)

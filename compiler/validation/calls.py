@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -28,8 +29,29 @@ MOST_ELEMENTS = 1 << 20
 """Of the operands and results of one call."""
 
 _OWN = ("aten", "prims", "fx2hlo")
-_STRUCTURED = ("linalg_", "cholesky", "lu_", "triangular_solve", "geqrf", "ormqr", "orgqr", "logspace", "grouped_mm")
-"""Beginnings of the names of operators on matrices that have factors, on positions in order, on ends of a range."""
+_STRUCTURED = (
+    *(
+        "linalg_",
+        "cholesky",
+        "lu_",
+        "triangular_solve",
+        "geqrf",
+        "ormqr",
+        "orgqr",
+        "fft_",
+        "logspace",
+        "fractional_max_pool",
+    ),
+    *("special_", "i0", "lgamma", "mvlgamma", "polygamma", "mode", "unsafe_masked_index"),
+)
+"""Beginnings of the names of operators on matrices that have factors, on whole spectra, on ends of a range, on fractions; of
+functions that are series, with as many answers at their zeros and infinities; of what has no answer for NaN."""
+
+_CHECKED = frozenset(
+    {"index", "index_put", "index_fill", "index_select", "index_add", "index_copy", "index_reduce", "gather", "scatter"}
+    | {"scatter_add", "scatter_reduce", "take", "embedding", "embedding_dense_backward"}
+)
+"""Operators that look whether positions are inside. Others write where they are told, so they are given none made up."""
 
 _SORTED = ("searchsorted", "bucketize")
 """Operators that take what is in order."""
@@ -67,8 +89,11 @@ def _small(types: Sequence[Attribute]) -> bool:
 
 def _suitable(op: ValueCall) -> bool:
     namespace, name, *_ = op.target.data.split(".")
-    structured = name.lstrip("_").startswith(_STRUCTURED) and torch.Tag.reduction not in _tags(op)
-    return namespace in _OWN and not structured
+    tags = _tags(op)
+    structured = name.lstrip("_").startswith(_STRUCTURED) and torch.Tag.reduction not in tags
+    positions = any(_dtype(v.type) in _INTEGERS for v in op.operands) and any(_wide(v.type) for v in op.operands)
+    safe = not positions or name in _CHECKED or torch.Tag.pointwise in tags or name in _SORTED
+    return namespace in _OWN and not structured and safe
 
 
 def _tags(op: Operation) -> Sequence[torch.Tag]:
@@ -92,7 +117,8 @@ def _program(ops: Sequence[Operation]) -> ModuleOp:
 
 def otherwise_laid_out(program: ModuleOp, arguments: Arguments) -> Iterator[Observation]:
     """What the calls do on operands with gaps: kernels that go by vectors may give infinities another meaning."""
-    yield observe(program, [torch.stack([x, x], -1)[..., 0] for x in arguments])
+    with suppress(Exception):  # a kernel that takes what is contiguous
+        yield observe(program, [torch.stack([x, x], -1)[..., 0] for x in arguments])
 
 
 # -- operands ------------------------------------------------------------------------------------
@@ -140,8 +166,8 @@ def _accepted(op: Operation, alone: ModuleOp, number: int) -> Iterator[Arguments
 
 
 def _attempts(op: Operation, number: int) -> Iterator[_Elements]:
-    """What operands are made of in a round, the boldest first. Integers beside floats may be positions in memory, where
-    many an operator looks without a check: they stay small, unless elements are treated one by one."""
+    """What operands are made of in a round, the boldest first. Integers beside floats may be positions: they stay small,
+    unless elements are treated one by one."""
     tags, dtypes = _tags(op), [_dtype(value.type) for value in op.operands]
     pointwise, reduction = torch.Tag.pointwise in tags, torch.Tag.reduction in tags and len(op.results) == 1
     wide = [d for d in dtypes if d.is_floating_point]
