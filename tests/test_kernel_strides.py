@@ -76,12 +76,13 @@ _FORMATTED = {
     "batch_norm in training": lambda x: _functional.batch_norm(x, _zeros(x), _zeros(x) + 1, training=True),
     "batch_norm": lambda x: _functional.batch_norm(x, _zeros(x), _zeros(x) + 1, _zeros(x) + 2, _zeros(x)),
     "batch_norm without statistics": lambda x: _functional.batch_norm(x, None, None, training=True),
+    "nll_loss": lambda x: _functional.nll_loss(x, x[:, 0].long() % 4, reduction="none"),
     "channel_shuffle": lambda x: _functional.channel_shuffle(x, 2),
     "nearest": lambda x: _functional.interpolate(x, scale_factor=2.0, mode="nearest"),
     "nearest-exact": lambda x: _functional.interpolate(x, scale_factor=2.0, mode="nearest-exact"),
     "max_pool1d": lambda x: _functional.max_pool1d(x, 2) if x.dim() == 3 else x,
     "max_unpool2d": lambda x: (
-        _functional.max_unpool2d(x, torch.arange(x[0, 0].numel()).view(x[0, 0].shape).expand_as(x), [2])
+        _functional.max_unpool2d(x, torch.arange(x[0, 0].numel()).view(x[0, 0].shape).expand_as(x), (2, 2))
         if x.dim() == 4
         else x
     ),

@@ -20,7 +20,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.frontend.forms import is_symbolic
-from dialects.types import row_major
 
 _aten = torch.ops.aten
 
@@ -61,21 +60,22 @@ _LAYOUTS: dict[OpOverload, Callable[[Tensor, Tensor, torch.dtype], Tensor]] = {
 _FORMATTED = frozenset({
     _aten._native_batch_norm_legit.default, _aten._native_batch_norm_legit.no_stats,
     _aten._native_batch_norm_legit_functional.default, _aten._native_batch_norm_legit_no_training.default,
-    _aten._batch_norm_with_update_functional.default, _aten.native_batch_norm_backward.default,
+    _aten._batch_norm_with_update.default, _aten._batch_norm_with_update_functional.default,
+    _aten.native_batch_norm_backward.default,
     _aten.channel_shuffle.default, _aten.max_unpool2d.default,
 })  # fmt: skip
 """The first result is in the memory format that the operands suggest: channels last, or contiguous."""
 
-_CONTIGUOUS = frozenset({_aten.pow.Scalar})
-"""The structured kernel asks for no strides."""
+_CONTIGUOUS = frozenset({_aten.pow.Scalar, _aten.nll_loss2d_forward.default})
+"""The first result is contiguous."""
 
 
 def as_the_kernel_lays_out(op: OpOverload, args: Sequence[Any], result: Any) -> Any:
     """What fake mode gave for `op(*args)`, with the strides that the kernel gives."""
     if op in _CONTIGUOUS:
-        return result if result.is_contiguous() or is_symbolic(result) else _fake(result, row_major(result.shape))
+        return _in_format(torch.contiguous_format, result)
     if op in _FORMATTED:
-        return _in_suggested_format(args[0], result)
+        return result if is_symbolic(args[0]) else _in_format(suggest_memory_format(args[0]), result)
     layout = _LAYOUTS.get(op)
     if layout is None:
         return result
@@ -88,14 +88,12 @@ def as_the_kernel_lays_out(op: OpOverload, args: Sequence[Any], result: Any) -> 
     return result if strides == result.stride() else _fake(result, strides)
 
 
-def _in_suggested_format(operand: Tensor, result: Any) -> Any:
+def _in_format(memory_format: torch.memory_format, result: Any) -> Any:
     first, *rest = result if isinstance(result, tuple) else (result,)
-    if not isinstance(first, FakeTensor) or is_symbolic(first) or is_symbolic(operand):
+    if not isinstance(first, FakeTensor) or is_symbolic(first) or first.is_contiguous(memory_format=memory_format):
         return result
     with _disable_current_modes(), first.fake_mode:
-        strides = torch.empty(first.shape, memory_format=suggest_memory_format(operand)).stride()
-    if strides == first.stride():
-        return result
+        strides = torch.empty(first.shape, memory_format=memory_format).stride()
     return (_fake(first, strides), *rest) if rest else _fake(first, strides)
 
 

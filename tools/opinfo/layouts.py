@@ -72,7 +72,8 @@ def _results(result: object) -> list[torch.Tensor]:
 
 def _compare(sample: Sample, expected: list[torch.Tensor]) -> str:
     try:
-        with torch.no_grad(), flowing():
+        with torch.no_grad(), flowing(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             program = import_graph(capture(lambda *tensors: _results(sample(*tensors)), sample.tensors))
     except CompileError:
         return "refused"
