@@ -25,7 +25,7 @@ from dialects.calls import ValueCall
 from dialects.control import ValueCondOp
 from dialects.types import element_name
 
-MOST_ELEMENTS = 1 << 20
+MOST_ELEMENTS = 1 << 16
 """Of the operands and results of one call."""
 
 _OWN = ("aten", "prims", "fx2hlo")
