@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.fields import ARRAYS, CACHES, Cache, Elements, fields, held_by, put_fields_back
 from compiler.program import Link
 
 _SCALARS = (int, float, bool, str, type(None))
@@ -83,7 +84,7 @@ class Attributes:
 
 
 class Reached:
-    """What a program reaches from its closures and globals on, through containers and objects, as it was before a call.
+    """What a program reaches from its closures and globals on, through containers, objects and classes, as it was before a call.
 
     The attributes of the modules in `owner` are for `Attributes` to watch.
     """
@@ -96,9 +97,13 @@ class Reached:
         self._containers: list[
             tuple[str, Any, Any, bool]
         ] = []  # name, container, copy, whether of an object's attributes
+        self._fields: list[tuple[str, object, dict[str, Any]]] = []  # name, class or object with slots, copy
+        self._elements: list[tuple[str, Any, Elements]] = []  # name, array, copy
+        self._caches: list[Cache] = []
         self._tensors: list[tuple[str, torch.Tensor, torch.Tensor | None, bool]] = []  # name, leaf, grad, requires_grad
         self._settings = _settings()
         seen = set[int]()
+        asked = _Asked()
         pending: list[tuple[str, Any]] = [("", program)]
         while pending:
             name, value = pending.pop()
@@ -111,6 +116,13 @@ class Reached:
             for container in _containers(value):
                 if id(container) not in own:
                     self._containers.append((name, container, _copy(container), container is not value))
+            pending += asked.reached(name, value)
+            if isinstance(value, ARRAYS):
+                self._elements.append((name, value, Elements(value)))
+            elif isinstance(value, CACHES):
+                self._caches.append(Cache(value))
+            elif not isinstance(value, _CALLABLES) and ((held := fields(value)) or isinstance(value, type)):
+                self._fields.append((name, value, held))
             if isinstance(value, FunctionType) and not _of_library(value.__globals__.get("__name__")):
                 self._variables += ((f"{name}.{key}".lstrip("."), *place) for key, place in _variables(value))
             pending += (
@@ -128,6 +140,15 @@ class Reached:
         for name, value, old, attributes in self._containers:
             if not _same_items(value, old):
                 raise _changed(name, old, value, made_at, attributes)
+        for name, owner, old in self._fields:
+            if not _same_items(now := fields(owner), old):
+                raise _changed(name, old, now, made_at, True)
+        for name, array, elements in self._elements:
+            if elements.changed():
+                raise UnsupportedError(
+                    f"the call changes the {type(array).__name__} {name}", location=made_at(None),
+                    hint="keep it in a tensor; a compiled program changes tensors only",
+                )  # fmt: skip
         for name, tensor, grad, recorded in self._tensors:
             if tensor.grad is not grad or tensor.requires_grad != recorded:
                 what = "grad" if tensor.grad is not grad else "requires_grad"
@@ -160,6 +181,10 @@ class Reached:
             if not _same_items(value, old):
                 value.clear()
                 value.extend(old) if isinstance(value, (list, deque)) else value.update(old)
+        for _, owner, old in self._fields:
+            put_fields_back(owner, old)
+        for kept in (*(elements for *_, elements in self._elements), *self._caches):
+            kept.restore()
         for _, tensor, grad, recorded in self._tensors:
             if tensor.grad is not grad:
                 tensor.grad = grad
@@ -168,6 +193,34 @@ class Reached:
         for (_, now, _), (_, old, put_back) in zip(_settings(), self._settings, strict=True):
             if now != old:
                 put_back()
+
+
+class _Asked:
+    """What classes hold: of it a program reaches what its functions name. Classes of large libraries hold much more."""
+
+    def __init__(self) -> None:
+        self._names = set[str]()
+        self._waiting: dict[str, list[tuple[str, Any]]] = {}
+
+    def reached(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """What else is reached by what has been reached now: names, and what they stand for."""
+        if isinstance(value, type):
+            yield from ((base.__name__, base) for base in value.__mro__[1:])
+            for key, item in held_by(value):
+                asked = value.__name__ if key == "__init__" else key
+                if asked in self._names or asked.startswith("__"):  # Python calls the latter by itself
+                    yield f"{name}.{key}", item
+                else:
+                    self._waiting.setdefault(asked, []).append((f"{name}.{key}", item))
+        elif isinstance(value, CACHES):
+            yield name, value.__wrapped__
+        elif isinstance(value, FunctionType):
+            for key in set(_global_names(value.__code__)) - self._names:
+                self._names.add(key)
+                yield from self._waiting.pop(key, ())
+        elif not isinstance(value, (*_CALLABLES, *_WATCHED, *ARRAYS)):
+            yield type(value).__name__, type(value)
+            yield from ((f"{name}.{key}".lstrip("."), item) for key, item in fields(value).items())
 
 
 def _settings() -> tuple[tuple[str, object, Callable[[], object]], ...]:
@@ -195,9 +248,11 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) - {"builtins", "collections", "t
 
 def _may_hold(value: object) -> bool:
     """Whether the state of a program may be in the object: not in what belongs to a library."""
-    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer)):
+    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer, *ARRAYS, CACHES)):
         return True
-    if isinstance(value, (*_SCALARS, ModuleType, type, BuiltinFunctionType, torch.Tensor, Enum)):
+    if isinstance(value, type):
+        return not _of_library(value.__module__)
+    if isinstance(value, (*_SCALARS, ModuleType, BuiltinFunctionType, torch.Tensor, Enum)):
         return False
     return isinstance(value, (*_CALLABLES, *_WATCHED)) or not _of_library(type(value).__module__)
 
