@@ -101,7 +101,7 @@ def test_a_rebound_buffer_is_an_extra_result_and_no_write() -> None:
     assert torch.equal(results[1], torch.ones(3)) and torch.equal(before, torch.zeros(3))
 
 
-def test_tensors_in_plain_attributes_are_constants_that_can_be_written_but_not_rebound() -> None:
+def test_tensors_in_plain_attributes_are_constants_that_can_be_written_but_not_rebound_where_they_are_read() -> None:
     class Cache:
         def __init__(self):
             self.rows = torch.zeros(40, 3)
@@ -118,7 +118,7 @@ def test_tensors_in_plain_attributes_are_constants_that_can_be_written_but_not_r
 
     class Rebinds(Plain):
         def forward(self, x):
-            self.last = x + 1
+            self.last = self.last + x
             return x
 
     model = Plain()

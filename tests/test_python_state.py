@@ -234,6 +234,77 @@ def test_reading_and_writing_in_place_is_served() -> None:
     assert position.tolist() == [2] and cache.rows[:, 0].tolist() == [2, 2, 0, 0]
 
 
+class Remembers(torch.nn.Module):
+    """Tensors in plain attributes, which a call binds to new ones and does not read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.part, self.given = torch.zeros(2, 3), torch.zeros(3), torch.zeros(2, 3)
+
+    def forward(self, x):
+        self.seen, self.given = x * 2, x
+        self.part = self.seen[1]
+        self.seen.add_(1)
+        return self.seen
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (Remembers, ("seen", "part", "given")),
+        (lambda: torch.nn.utils.weight_norm(torch.nn.Linear(3, 3)), ("weight",)),
+        (lambda: torch.nn.utils.spectral_norm(torch.nn.Linear(3, 3)), ("weight", "weight_u")),
+    ],
+)
+@torch.no_grad()
+def test_attributes_that_are_bound_anew_before_they_are_read(make, names, tmp_path) -> None:
+    modules = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        modules.append(make())
+    mine, theirs = modules
+    compiled = compiler.compile(mine, (torch.ones(2, 3),))
+    for call in range(3):
+        one, other = (torch.arange(6.0).reshape(2, 3) + call for _ in range(2))
+        torch.testing.assert_close(compiled(one), theirs(other))
+        torch.testing.assert_close([getattr(mine, n) for n in names], [getattr(theirs, n) for n in names])
+        assert all(name not in mine._parameters for name in names)
+    if make is Remembers:
+        assert mine.given is one and mine.part.data_ptr() == mine.seen[1].data_ptr()
+    compiled.save(tmp_path / "once")
+    loaded = compiler.load(tmp_path / "once")
+    torch.testing.assert_close(loaded(torch.ones(2, 3)), theirs(torch.ones(2, 3)))
+    torch.testing.assert_close([loaded.state[n] for n in names], [getattr(theirs, n) for n in names])
+
+
+def test_an_attribute_that_is_read_or_gets_another_shape_is_not_bound_anew() -> None:
+    class Grows(Remembers):
+        def forward(self, x):
+            self.seen = x[0]
+            return x * 2
+
+    class Adds(Remembers):
+        def forward(self, x):
+            self.seen = self.seen + x
+            return x * 2
+
+    for module in (Grows(), Adds()):
+        with pytest.raises(UnsupportedError, match="binds the plain attribute seen to a new tensor"):
+            compiler.compile(module, (torch.ones(2, 3),))
+
+
+def test_new_parameters_and_modules_without_elements_are_refused() -> None:
+    class Renews(torch.nn.Linear):
+        def forward(self, input):
+            self.weight = torch.nn.Parameter(self.weight * 2)
+            return super().forward(input)
+
+    cases = [(Renews(3, 3), "binds the parameter weight to a new one"), (torch.nn.LazyLinear(3), "has no elements yet")]
+    for module, message in cases:
+        with pytest.raises(UnsupportedError, match=message):
+            compiler.compile(module, (torch.ones(2, 3),))
+
+
 def test_other_memory_by_data() -> None:
     """`x.data = y` gives a tensor of the program other memory; of an argument or state it is refused."""
 

@@ -172,6 +172,10 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
         assert item.tensor is not None
+        if torch.nn.parameter.is_lazy(item.tensor):
+            raise UnsupportedError(
+                f"{item.name} has no elements yet", hint="run the module once eagerly before compiling"
+            )
         if item.tensor.layout != torch.strided or item.tensor.device.type == "meta":
             raise UnsupportedError(f"{item.name} is a {item.tensor.layout} tensor on {item.tensor.device}")
         if id(item.tensor) not in fakes:
@@ -219,7 +223,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                         f"the call returns a {type(value).__qualname__}",
                         hint="return tensors, numbers and strings, in lists, dicts and tuples",
                     )
-            for name, value in substituted.rebound(made_at).items():
+            for name, value in substituted.rebound(made_at, lifting.is_used).items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
             subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
@@ -347,11 +351,14 @@ class _Substituted:
         self._substituted = Attributes(self._owner)
         return self
 
-    def rebound(self, made_at: Callable[[object], str]) -> dict[str, torch.Tensor]:
-        """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
-        self._substituted.check(made_at)
+    def rebound(
+        self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool]
+    ) -> dict[str, torch.Tensor]:
+        """What the call bound to a name of a parameter or buffer, where it is another tensor than before, or to one of a plain
+        attribute whose tensor it did not use."""
+        found = self._substituted.check(made_at, is_used)
         self._reached.check(made_at)
-        found: dict[str, torch.Tensor] = {}
+        parameters = {id(t) for s, t in zip(self._state, self._tensors, strict=True) if s.kind == "parameter"}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):
                 now = held.get(name)
@@ -361,6 +368,11 @@ class _Substituted:
                     raise UnsupportedError(
                         f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor"
                     )
+                if slot.kind == "parameter" and id(now) not in parameters:
+                    raise UnsupportedError(
+                        f"the call binds the parameter {qualified} to a new one", location=made_at(now),
+                        hint="write into it with copy_ under torch.no_grad()",
+                    )  # fmt: skip
                 if len({(id(place), key) for place, key in slot.places}) > 1:
                     raise UnsupportedError(
                         f"the call binds {qualified} to a new tensor, and {', '.join(slot.names)} are one tensor",

@@ -46,11 +46,15 @@ class Attributes:
             if isinstance(value, (dict, list, set))
         }
 
-    def check(self, made_at: Callable[[object], str]) -> None:
+    def check(
+        self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool] = lambda _: True
+    ) -> dict[str, torch.Tensor]:
         """Raise UnsupportedError for the first attribute that is not what it was; `made_at` gives the line of a new tensor.
 
-        What a known name of a parameter or buffer is bound to is for the caller to judge.
+        A tensor that the program did not use before it bound the name to a like one, as hooks of weight_norm do, is none: such
+        names are returned. What a known name of a parameter or buffer is bound to is for the caller to judge.
         """
+        found: dict[str, torch.Tensor] = {}
         for (path, module), before in zip(self._modules, self._before, strict=True):
             for key in (*before, *(key for key in module.__dict__ if key not in before)):
                 value = module.__dict__.get(key)
@@ -58,6 +62,10 @@ class Attributes:
                 if key in before and (
                     value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)
                 ):
+                    continue
+                both = isinstance(value, torch.Tensor) and isinstance(old, torch.Tensor)
+                if both and not is_used(old) and _alike(old, value):
+                    found[_name(path, key)] = value
                     continue
                 raise _refusal(_name(path, key), old, value, made_at(value))
             for held, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
@@ -69,6 +77,7 @@ class Attributes:
         for number, (name, value, old) in self._containers.items():
             if number not in states and not _same_items(value, old):
                 raise _changed(name, old, value, made_at, False)
+        return found
 
     def restore(self) -> None:
         """Put back what the call has changed."""
@@ -349,6 +358,12 @@ def _created(name: str, kind: str, where: str) -> UnsupportedError:
         f"the {kind} {name}: the call creates state", location=where,
         hint="run it once eagerly before compiling, or create it beforehand",
     )  # fmt: skip
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether a program that looks at no elements takes one tensor for the other."""
+    kinds = (isinstance(t, torch.nn.Parameter) for t in (one, other))
+    return len({*kinds}) == 1 and (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
 
 
 def _same_value(one: object, other: object) -> bool:
