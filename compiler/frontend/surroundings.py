@@ -57,14 +57,13 @@ class Attributes:
         found: dict[str, torch.Tensor] = {}
         for (path, module), before in zip(self._modules, self._before, strict=True):
             for key in (*before, *(key for key in module.__dict__ if key not in before)):
-                value = module.__dict__.get(key)
-                old = before.get(key)
+                value: Any = module.__dict__.get(key)
+                old: Any = before.get(key)
                 if key in before and (
                     value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)
                 ):
                     continue
-                both = isinstance(value, torch.Tensor) and isinstance(old, torch.Tensor)
-                if both and not is_used(old) and _alike(old, value):
+                if _alike(old, value) and not is_used(old):
                     found[_name(path, key)] = value
                     continue
                 raise _refusal(_name(path, key), old, value, made_at(value))
@@ -360,10 +359,12 @@ def _created(name: str, kind: str, where: str) -> UnsupportedError:
     )  # fmt: skip
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether a program that looks at no elements takes one tensor for the other."""
-    kinds = (isinstance(t, torch.nn.Parameter) for t in (one, other))
-    return len({*kinds}) == 1 and (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+def _alike(one: object, other: object) -> bool:
+    """Whether both are tensors, and a program that looks at no elements takes one for the other."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    kinds = {isinstance(tensor, torch.nn.Parameter) for tensor in (one, other)}
+    return len(kinds) == 1 and (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
 
 
 def _same_value(one: object, other: object) -> bool:
