@@ -216,3 +216,30 @@ def test_a_window_at_run_time_is_not_returned_or_written() -> None:
     for program in (lambda x, i: x.narrow(0, i, 2), lambda x, i: x.narrow(0, i, 2).zero_()):
         with pytest.raises(compiler.UnsupportedError, match="known only at run time"):
             compiler.compile(program, (torch.ones(4), torch.tensor(1)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [(torch.bfloat16, torch.float32), (torch.float16, torch.float64), (torch.int64, torch.float64),
+     (torch.float32, torch.bfloat16), (torch.int32, torch.int64)],
+)  # fmt: skip
+def test_out_of_another_type_takes_the_rounded_result(dtype: torch.dtype, stored: torch.dtype) -> None:
+    step = {torch.int64: 1 << 53, torch.int32: 1 << 30}.get(dtype, 0.37)
+    x = (torch.arange(1, 7) * step).to(dtype)
+
+    def program(x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = torch.add(x, 1, out=torch.empty(6, dtype=stored))
+        torch.mul(x, x, out=out)
+        return made, torch.eq(x, x[0], out=torch.empty(6, dtype=stored))
+
+    mine, theirs = (torch.zeros(6, dtype=stored) for _ in range(2))
+    found, wanted = compiler.compile(program, (x, mine))(x, mine), program(x, theirs)
+    torch.testing.assert_close((*found, mine), (*wanted, theirs), rtol=0, atol=0)
+
+
+def test_out_that_lies_in_the_operand_takes_the_converted_result() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch.exp(x.view(torch.int32)[:2], out=x[2:])
+        return torch.div(x, 3, out=x.to(torch.float64))
+
+    assert_like_eager(program, torch.ones(4))
