@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import compiler
-from compiler.errors import UnsupportedError
+from compiler.errors import GuardError, UnsupportedError
 from compiler.integrations.dynamo import fx2hlo
 
 TOTAL = torch.zeros(3)
@@ -232,6 +232,51 @@ def test_reading_and_writing_in_place_is_served() -> None:
     executable = compiler.compile(program, (torch.ones(3),))
     assert executable(torch.ones(3)).tolist() == [2, 2, 2] and executable(torch.ones(3)).tolist() == [4, 4, 4]
     assert position.tolist() == [2] and cache.rows[:, 0].tolist() == [2, 2, 0, 0]
+
+
+class Configured(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False))
+        self.scale, self.config, self.steps, self.sizes = 2.0, {"gain": 1.0, "more": [1]}, [1, 2], (1, [2])
+        self.activation = torch.relu
+
+    def forward(self, x):
+        factor = self.scale * self.config["gain"] * sum(self.steps) * self.sizes[1][0] * self.config["more"][0]
+        return self.activation(self.inner(x) * factor)
+
+
+class Zero(torch.nn.Linear):
+    def forward(self, input):
+        return input * 0
+
+
+CHANGES = {
+    "scale was 2.0": lambda m: setattr(m, "scale", 3.0),
+    "config was": lambda m: m.config.update(gain=5.0),
+    "config was {'gain': 1.0, 'more': \\[1\\]}": lambda m: m.config["more"].append(2),
+    "steps was": lambda m: m.steps.append(5),
+    "sizes was": lambda m: m.sizes[1].clear(),
+    "activation was": lambda m: setattr(m, "activation", torch.tanh),
+    "inner.0.bias was None": lambda m: setattr(m.inner[0], "bias", torch.nn.Parameter(torch.ones(3))),
+    "'inner.0' was a Linear when compiled, and now it is a Zero": lambda m: m.inner.__setitem__(
+        0, Zero(3, 3, bias=False)
+    ),
+    "'inner' has other submodules": lambda m: m.inner.append(torch.nn.ReLU()),
+    "'inner.0' has other submodules or forward hooks": lambda m: m.inner[0].register_forward_hook(lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("message", CHANGES)
+@torch.no_grad()
+def test_what_a_module_is_made_of_is_guarded_at_each_call(message: str) -> None:
+    module, x = Configured(), torch.ones(2, 3)
+    compiled = compiler.compile(module, (x,))
+    module.config = {"gain": 1.0, "more": [1]}
+    torch.testing.assert_close(compiled(x), module(x))
+    CHANGES[message](module)
+    with pytest.raises(GuardError, match=message):
+        compiled(x)
 
 
 class Remembers(torch.nn.Module):

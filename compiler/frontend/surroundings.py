@@ -6,6 +6,7 @@ noted, to be checked at each call.
 
 from __future__ import annotations
 
+import copy
 import functools
 import random
 import sys
@@ -393,11 +394,22 @@ def is_constant(value: object) -> bool:
 
 
 def plain_values(owner: torch.nn.Module | None) -> dict[str, dict[str, object]]:
-    """The numbers, flags, strings and Nones in the attributes of every submodule."""
+    """The numbers, flags, strings, Nones, types and functions in the attributes of every submodule, and small containers of
+    such; what can change in place is copied."""
     return {
-        path: {k: v for k, v in module.__dict__.items() if k not in _OWN and type(v) in _SCALARS}
+        path: {k: copy.deepcopy(v) for k, v in module.__dict__.items() if k not in _OWN and _is_plain(v)}
         for path, module in (owner.named_modules() if owner is not None else ())
     }
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) not in (tuple, list, dict, set) or len(value) > _FEW:
+        return is_constant(value)
+    return all(map(_is_plain, value)) and (not isinstance(value, dict) or all(map(_is_plain, value.values())))
+
+
+_FEW = 64
+"""Items of a container that is compared at each call."""
 
 
 def links(program: Any, held: Sequence[torch.Tensor]) -> tuple[Link, ...]:
