@@ -412,6 +412,27 @@ def test_sizes_stay_sizes(tmp_path) -> None:
         assert (shape, stride, rest["size"]) == ((2, 3), (3, 1), (3, 2))
 
 
+def test_sizes_as_arguments(tmp_path) -> None:
+    def program(x, sizes):
+        return x.view(sizes[0]), sizes[0]
+
+    given = torch.ones(6), [torch.Size([2, 3])]
+    executable = compiler.compile(program, given)
+    executable.save(tmp_path / "artifact")
+    for run in (executable, compiler.load(tmp_path / "artifact")):
+        assert run(*given)[0].shape == run(*given)[1] == given[1][0]
+        with pytest.raises(GuardError, match="was compiled in as the constant"):
+            run(given[0], [torch.Size([3, 2])])
+
+
+def test_subclasses_with_a_part_in_operators_are_refused() -> None:
+    class Named(torch.Tensor):
+        pass
+
+    with pytest.raises(UnsupportedError, match="x is a .*Named, whose class has a part in each operator"):
+        compiler.compile(lambda x: x + 1, (torch.ones(3).as_subclass(Named),))
+
+
 @pytest.mark.parametrize(
     ("program", "args", "message"),
     [
@@ -651,6 +672,26 @@ def element_of_an_array():
     return program, array.tolist
 
 
+def numbers_from_numpy():
+    return lambda x: x * np.random.rand(), lambda: np.random.get_state()[2]
+
+
+def numbers_from_a_generator():
+    drawn, other = np.random.default_rng(0), random.Random(0)
+    return (
+        lambda x: x * drawn.random() + other.random(),
+        lambda: (drawn.bit_generator.state, other.getstate()),
+    )
+
+
+def attribute_of_an_argument():
+    def program(x):
+        x.calls = getattr(x, "calls", 0) + 1
+        return x * x.calls
+
+    return program, lambda: 0
+
+
 def byte_of_an_array():
     flags = bytearray(2)
 
@@ -665,7 +706,8 @@ def byte_of_an_array():
     "make",
     [gradient_of_a_held_tensor, hook_of_a_held_module, parameter_that_is_frozen, attribute_of_a_function, order_of_a_dict,
      number_from_python, seed_of_pytorch, default_dtype, attribute_of_a_class, tensor_of_a_class,
-     new_attribute_of_a_class, slot_of_an_object, global_in_a_method, element_of_an_array, byte_of_an_array],
+     new_attribute_of_a_class, slot_of_an_object, global_in_a_method, element_of_an_array, byte_of_an_array,
+     numbers_from_numpy, numbers_from_a_generator, attribute_of_an_argument],
 )  # fmt: skip
 def test_what_else_a_call_may_change_is_refused_and_undone(make) -> None:
     program, state = make()

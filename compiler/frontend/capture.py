@@ -21,9 +21,11 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
+from torch.overrides import has_torch_function_unary
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
+from compiler.export.trees import is_size
 from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
@@ -153,7 +155,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     owner = program if isinstance(program, torch.nn.Module) else None
     state = list(_state(owner)) if owner is not None else []
     taken = {name for item in state for name in item.names}
-    paths, in_tree = pytree.tree_flatten_with_path((args, kwargs))
+    paths, in_tree = pytree.tree_flatten_with_path((args, kwargs), is_leaf=is_size)
     user: list[Input] = []
     for path, value in paths:
         name = unique(_input_name(program, path), taken)
@@ -163,6 +165,11 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 f"the argument {name} is a {type(value).__qualname__}, whose inside cannot be seen",
                 hint="pass tensors, numbers and strings, in lists, dicts and tuples, or register the type with "
                 "torch.utils._pytree.register_pytree_node or register_dataclass",
+            )
+        if tensor is not None and has_torch_function_unary(tensor):
+            raise UnsupportedError(
+                f"the argument {name} is a {type(tensor).__qualname__}, whose class has a part in each operator",
+                hint="pass a plain tensor, as x.as_subclass(torch.Tensor) is",
             )
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
@@ -197,17 +204,23 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         lifting = Lifting(proxies, inputs, tensors)
         subscripts = Subscripts(proxies.tracer.graph, lifting.keep)
         made_at = functools.partial(_made_at, proxies.tracer)
+        attributes = [set(vars(tensor)) for tensor in tensors]
         with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
             with lifting, subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
-            after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
+            after, after_tree = pytree.tree_flatten((call_args, call_kwargs), is_leaf=is_size)
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
                 raise UnsupportedError(
                     "the call changes a list or dict that it is given",
                     hint="return the new one, or write into its tensors",
                 )
-            # PyTorch's pytree makes a plain tuple of a Size.
-            found, outcome.tree = pytree.tree_flatten(returned, is_leaf=lambda value: type(value) is torch.Size)
+            for item, tensor, before in zip(inputs, tensors, attributes, strict=True):
+                if new := sorted(key for key in vars(tensor).keys() - before if not key.startswith("_")):
+                    raise UnsupportedError(
+                        f"the call sets the attribute {new[0]} of the tensor {item.name}",
+                        hint="keep it in a tensor; a compiled program changes elements only",
+                    )
+            found, outcome.tree = pytree.tree_flatten(returned, is_leaf=is_size)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):

@@ -1,12 +1,15 @@
-"""State that lies outside of dictionaries: attributes of classes, slots of objects, elements of arrays, caches of `functools`.
+"""State that lies outside of dictionaries: attributes of classes, slots of objects, elements of arrays, random numbers, caches of
+`functools`.
 
-The first three can be compared with what they were and put back. A cache is emptied where a traced call filled it, since
+All but the last can be compared with what they were and put back. A cache is emptied where a traced call filled it, since
 what it keeps from there are fakes.
 """
 
 from __future__ import annotations
 
 import functools
+import pickle
+import random
 from array import array
 from collections.abc import Iterator
 from copy import copy
@@ -17,6 +20,9 @@ import numpy as np
 
 ARRAYS = (np.ndarray, bytearray, array)
 """What holds elements that are no objects."""
+
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
+"""What draws random numbers."""
 
 CACHES = functools._lru_cache_wrapper
 
@@ -68,6 +74,30 @@ class Elements:
             self._owner[... if isinstance(self._owner, np.ndarray) else slice(None)] = self._before
 
 
+class Draws:
+    """Where a generator of random numbers was."""
+
+    def __init__(self, owner: random.Random | np.random.Generator | np.random.RandomState) -> None:
+        self._owner, self._before = owner, _state(owner)
+
+    def changed(self) -> bool:
+        return pickle.dumps(_state(self._owner)) != pickle.dumps(self._before)
+
+    def restore(self) -> None:
+        if isinstance(self._owner, random.Random):
+            self._owner.setstate(self._before)
+        elif isinstance(self._owner, np.random.Generator):
+            self._owner.bit_generator.state = self._before
+        else:
+            self._owner.set_state(self._before)
+
+
+def _state(owner: random.Random | np.random.Generator | np.random.RandomState) -> Any:
+    if isinstance(owner, random.Random):
+        return owner.getstate()
+    return owner.bit_generator.state if isinstance(owner, np.random.Generator) else owner.get_state(legacy=False)
+
+
 class Cache:
     """A function whose results are kept."""
 
@@ -80,4 +110,4 @@ class Cache:
             self._owner.cache_clear()
 
 
-__all__ = ["ARRAYS", "CACHES", "Cache", "Elements", "fields", "held_by", "put_fields_back"]
+__all__ = ["ARRAYS", "CACHES", "GENERATORS", "Cache", "Draws", "Elements", "fields", "held_by", "put_fields_back"]

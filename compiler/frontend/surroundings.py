@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import pickle
 import random
 import sys
 from collections import deque
@@ -22,7 +23,17 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
-from compiler.frontend.fields import ARRAYS, CACHES, Cache, Elements, fields, held_by, put_fields_back
+from compiler.frontend.fields import (
+    ARRAYS,
+    CACHES,
+    GENERATORS,
+    Cache,
+    Draws,
+    Elements,
+    fields,
+    held_by,
+    put_fields_back,
+)
 from compiler.program import Link
 
 _SCALARS = (int, float, bool, str, type(None))
@@ -107,7 +118,7 @@ class Reached:
             tuple[str, Any, Any, bool]
         ] = []  # name, container, copy, whether of an object's attributes
         self._fields: list[tuple[str, object, dict[str, Any]]] = []  # name, class or object with slots, copy
-        self._elements: list[tuple[str, Any, Elements]] = []  # name, array, copy
+        self._inside: list[tuple[str, Any, Elements | Draws]] = []  # name, array or generator, copy
         self._caches: list[Cache] = []
         self._tensors: list[tuple[str, torch.Tensor, torch.Tensor | None, bool]] = []  # name, leaf, grad, requires_grad
         self._settings = _settings()
@@ -126,8 +137,8 @@ class Reached:
                 if id(container) not in own:
                     self._containers.append((name, container, _copy(container), container is not value))
             pending += asked.reached(name, value)
-            if isinstance(value, ARRAYS):
-                self._elements.append((name, value, Elements(value)))
+            if isinstance(value, (*ARRAYS, *GENERATORS)):
+                self._inside.append((name, value, Elements(value) if isinstance(value, ARRAYS) else Draws(value)))
             elif isinstance(value, CACHES):
                 self._caches.append(Cache(value))
             elif not isinstance(value, _CALLABLES) and ((held := fields(value)) or isinstance(value, type)):
@@ -152,10 +163,10 @@ class Reached:
         for name, owner, old in self._fields:
             if not _same_items(now := fields(owner), old):
                 raise _changed(name, old, now, made_at, True)
-        for name, array, elements in self._elements:
-            if elements.changed():
+        for name, value, inside in self._inside:
+            if inside.changed():
                 raise UnsupportedError(
-                    f"the call changes the {type(array).__name__} {name}", location=made_at(None),
+                    f"the call changes the {type(value).__name__} {name}", location=made_at(None),
                     hint="keep it in a tensor; a compiled program changes tensors only",
                 )  # fmt: skip
         for name, tensor, grad, recorded in self._tensors:
@@ -192,7 +203,7 @@ class Reached:
                 value.extend(old) if isinstance(value, (list, deque)) else value.update(old)
         for _, owner, old in self._fields:
             put_fields_back(owner, old)
-        for kept in (*(elements for *_, elements in self._elements), *self._caches):
+        for kept in (*(inside for *_, inside in self._inside), *self._caches):
             kept.restore()
         for _, tensor, grad, recorded in self._tensors:
             if tensor.grad is not grad:
@@ -227,7 +238,7 @@ class _Asked:
             for key in set(_global_names(value.__code__)) - self._names:
                 self._names.add(key)
                 yield from self._waiting.pop(key, ())
-        elif not isinstance(value, (*_CALLABLES, *_WATCHED, *ARRAYS)):
+        elif not isinstance(value, (*_CALLABLES, *_WATCHED, *ARRAYS, *GENERATORS)):
             yield type(value).__name__, type(value)
             yield from ((f"{name}.{key}".lstrip("."), item) for key, item in fields(value).items())
 
@@ -236,6 +247,7 @@ def _settings() -> tuple[tuple[str, object, Callable[[], object]], ...]:
     """What holds for a whole process, and changes the meaning of a program: name, what it is, and how to put it back."""
     with _disable_current_modes():
         drawn, generator, dtype = random.getstate(), torch.get_rng_state(), torch.get_default_dtype()
+        arrays = np.random.get_state(legacy=False)
         bits = generator.numpy().tobytes()
 
     def rewind() -> None:
@@ -244,6 +256,7 @@ def _settings() -> tuple[tuple[str, object, Callable[[], object]], ...]:
 
     return (
         ("the state of Python's random numbers", drawn, lambda: random.setstate(drawn)),
+        ("the state of NumPy's random numbers", pickle.dumps(arrays), lambda: np.random.set_state(arrays)),
         ("the state of PyTorch's random numbers", bits, rewind),
         ("the default dtype", dtype, lambda: torch.set_default_dtype(dtype)),
     )
@@ -257,7 +270,7 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) - {"builtins", "collections", "t
 
 def _may_hold(value: object) -> bool:
     """Whether the state of a program may be in the object: not in what belongs to a library."""
-    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer, *ARRAYS, CACHES)):
+    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer, *ARRAYS, *GENERATORS, CACHES)):
         return True
     if isinstance(value, type):
         return not _of_library(value.__module__)
