@@ -74,6 +74,11 @@ class Subscripts(TorchFunctionMode):
                 f"Tensor.{func.__name__} takes the elements of a tensor out of the program",
                 hint="keep it a tensor, or pass the array in as one",
             )
+        if func is torch.Tensor.data_ptr:
+            raise UnsupportedError(
+                "Tensor.data_ptr gives an address, which another call need not have",
+                hint="compare addresses outside of the program",
+            )
         subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
         if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
             raise UnsupportedError(
