@@ -137,13 +137,14 @@ class StandIns:
         start, end = read.back or (self.now, self.now)
         uses, own = self._uses[read.copy].since(read.made), self._writes[read.copy].since(read.made)
         last = uses[-1] if uses else -1
-        sources = {read.base.root, *(h.root for h in pytree.tree_leaves(read.key, is_leaf=_is_handle) if _is_handle(h))}
-        writes = [self._writes[source] for source in sources]
-        moved = any(w.between(read.made, min(start, last)) or w.between(end, last) for w in writes)
+        keys = pytree.tree_leaves(read.key if read.back else (), is_leaf=_is_handle)
+        base, places = self._writes[read.base.root], [self._writes[key.root] for key in keys if _is_handle(key)]
+        moved = base.between(read.made, min(start, last)) or base.between(end, last)
+        moved |= any(times.between(read.made, start) for times in places)  # assigned at another place
         seen = own and self._uses[read.base.root].between(own[0] + 1, start)
         if read.copy in returned:
             return "returns it"
-        if any(times.nested >= read.made for times in (self._uses[read.copy], *writes)):
+        if any(times.nested >= read.made for times in (self._uses[read.copy], base, *places)):
             return "uses it in a branch or a loop"
         if moved or seen or (own and (own[-1] >= start or not read.back)):
             return "writes through it, or writes its memory while it is in use"
