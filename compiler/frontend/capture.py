@@ -68,6 +68,10 @@ def capture(
             f"cannot capture a {type(program).__name__}",
             hint="give a callable, an nn.Module, an ExportedProgram, a .pt2 path or an fx.GraphModule",
         )
+    if isinstance(program, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedError(
+            "TorchScript runs where it cannot be traced", hint="give the Python program it was made from"
+        )
     if example_inputs is None or isinstance(example_inputs, torch.Tensor):
         raise CompileError("example inputs are missing", hint="give the positional arguments as a tuple")
     return _traced(program, tuple(example_inputs), dict(kwargs or {}))
@@ -89,6 +93,8 @@ def _graph_module(
             raise CompileError(f"the graph takes arguments of the structure {in_spec}, {spec} was given")
     else:
         given = list(example_inputs)
+    taken = len(given)
+    given += [node.args[0] for node in placeholders[taken:] if node.args]
     if len(given) != len(placeholders):
         raise CompileError(f"the graph has {len(placeholders)} inputs, {len(given)} were given")
     inputs: list[Input] = []
@@ -97,13 +103,15 @@ def _graph_module(
             inputs.append(Input(node.name, "input", value, real=not isinstance(value, FakeTensor)))
         else:
             inputs.append(Input(node.name, "input", None, constant=value))
-    leaves = [Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs)]
+    leaves = [
+        Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs[:taken])
+    ]
     output = next(n for n in graph.graph.nodes if n.op == "output")
     # FX keeps its own list and dict types; the caller gets plain ones.
     plain = pytree.tree_map(lambda x: x, _plain(output.args[0]))
     found, out_tree = pytree.tree_flatten(plain)
     out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
-    in_tree = in_spec or pytree.tree_structure((tuple(0 for _ in inputs), {}))
+    in_tree = in_spec or pytree.tree_structure((tuple(0 for _ in leaves), {}))
     out_tree = out_spec or out_tree
     held = held_tensors(graph)
     return Captured(graph, tuple(inputs), in_tree, tuple(leaves), out_tree, out_leaves, held=held)
