@@ -718,6 +718,20 @@ def test_what_else_a_call_may_change_is_refused_and_undone(make) -> None:
     assert now is before or now == before
 
 
+def test_dictionaries_that_make_items_when_they_are_asked() -> None:
+    class Lazy(collections.OrderedDict):
+        def items(self):
+            self["made"] = 1
+            return [*super().items(), ("more", object())]
+
+        def __iter__(self):
+            return iter(["other"])
+
+    table = Lazy(scale=2)
+    assert compiler.compile(lambda x: x * table["scale"], (torch.ones(3),))(torch.ones(3)).tolist() == [2] * 3
+    assert "made" not in table
+
+
 def test_a_cache_of_functools_keeps_nothing_of_the_trace() -> None:
     @functools.lru_cache
     def table(count):

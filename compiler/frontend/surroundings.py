@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import pickle
-import random
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -20,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.fields import (
@@ -34,6 +31,7 @@ from compiler.frontend.fields import (
     held_by,
     put_fields_back,
 )
+from compiler.frontend.settings import settings
 from compiler.program import Link
 
 _SCALARS = (int, float, bool, str, type(None))
@@ -121,7 +119,7 @@ class Reached:
         self._inside: list[tuple[str, Any, Elements | Draws]] = []  # name, array or generator, copy
         self._caches: list[Cache] = []
         self._tensors: list[tuple[str, torch.Tensor, torch.Tensor | None, bool]] = []  # name, leaf, grad, requires_grad
-        self._settings = _settings()
+        self._settings = settings()
         seen = set[int]()
         asked = _Asked()
         pending: list[tuple[str, Any]] = [("", program)]
@@ -176,7 +174,7 @@ class Reached:
                     f"the call sets {what} of the tensor {name}", location=made_at(tensor.grad),
                     hint="do it outside of the program; a compiled program changes elements only",
                 )  # fmt: skip
-        for (what, now, _), (_, old, _) in zip(_settings(), self._settings, strict=True):
+        for (what, now, _), (_, old, _) in zip(settings(), self._settings, strict=True):
             if now != old:
                 raise UnsupportedError(
                     f"the call changes {what}", location=made_at(None),
@@ -210,7 +208,7 @@ class Reached:
                 tensor.grad = grad
             if tensor.requires_grad != recorded:
                 tensor.requires_grad_(recorded)
-        for (_, now, _), (_, old, put_back) in zip(_settings(), self._settings, strict=True):
+        for (_, now, _), (_, old, put_back) in zip(settings(), self._settings, strict=True):
             if now != old:
                 put_back()
 
@@ -241,25 +239,6 @@ class _Asked:
         elif not isinstance(value, (*_CALLABLES, *_WATCHED, *ARRAYS, *GENERATORS)):
             yield type(value).__name__, type(value)
             yield from ((f"{name}.{key}".lstrip("."), item) for key, item in fields(value).items())
-
-
-def _settings() -> tuple[tuple[str, object, Callable[[], object]], ...]:
-    """What holds for a whole process, and changes the meaning of a program: name, what it is, and how to put it back."""
-    with _disable_current_modes():
-        drawn, generator, dtype = random.getstate(), torch.get_rng_state(), torch.get_default_dtype()
-        arrays = np.random.get_state(legacy=False)
-        bits = generator.numpy().tobytes()
-
-    def rewind() -> None:
-        with _disable_current_modes():
-            torch.set_rng_state(generator)
-
-    return (
-        ("the state of Python's random numbers", drawn, lambda: random.setstate(drawn)),
-        ("the state of NumPy's random numbers", pickle.dumps(arrays), lambda: np.random.set_state(arrays)),
-        ("the state of PyTorch's random numbers", bits, rewind),
-        ("the default dtype", dtype, lambda: torch.set_default_dtype(dtype)),
-    )
 
 
 _ABSENT = object()
@@ -327,8 +306,13 @@ def _read(holder: Any, key: Any) -> object:
 
 def _copy(container: Any) -> Any:
     if isinstance(container, dict):
-        return dict(container.items())  # a subclass may make the items that it is asked for
+        return dict(_pairs(container))
     return next(kind for kind in _WATCHED if isinstance(container, kind))(container)
+
+
+def _pairs(held: Any) -> list[tuple[Any, Any]]:
+    """The items in a dictionary: a subclass may make others when it is asked for them, and loads half a library then."""
+    return [*(OrderedDict if isinstance(held, OrderedDict) else dict).items(held)]
 
 
 def _refusal(name: str, old: object, value: object, where: str, kind: str = "attribute") -> UnsupportedError:
@@ -351,7 +335,7 @@ def _changed(
     name: str, old: Any, value: Any, made_at: Callable[[object], str], attributes: bool
 ) -> UnsupportedError:  # fmt: skip
     """What to say of a container, or of the attributes of an object, with other items than before."""
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if len(value) == len(old) else ()
+    items: Any = _pairs(value) if isinstance(value, dict) else enumerate(value) if len(value) == len(old) else ()
     for key, now in items if not isinstance(value, set) else ():
         before = old.get(key, _ABSENT) if isinstance(value, dict) else old[key]
         if not _same_value(now, before) and before is not _ABSENT:
@@ -386,14 +370,16 @@ def _same_value(one: object, other: object) -> bool:
 
 
 def _same_items(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        pairs, others = _pairs(one), _pairs(other)
+        return len(pairs) == len(others) and all(
+            (key is old or key == old) and _same_value(value, before)
+            for (key, value), (old, before) in zip(pairs, others, strict=True)
+        )
     if len(one) != len(other):
         return False
     if isinstance(one, set):
         return one == other
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(
-            _same_value(dict.get(one, key, _ABSENT), value) for key, value in other.items()
-        )
     return all(map(_same_value, one, other))
 
 
@@ -474,7 +460,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
         yield ".__kwdefaults__", None, None, value.__kwdefaults__
     elif isinstance(value, Mapping):
         if isinstance(value, dict):
-            yield from ((f"[{key!r}]", value, key, item) for key, item in value.items())
+            yield from ((f"[{key!r}]", value, key, item) for key, item in _pairs(value))
     elif isinstance(value, (list, deque)):
         yield from ((f"[{n}]", value, n, item) for n, item in enumerate(value))
     elif isinstance(value, tuple):
