@@ -6,6 +6,7 @@ import collections
 import functools
 import inspect
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -730,6 +731,19 @@ def test_dictionaries_that_make_items_when_they_are_asked() -> None:
     table = Lazy(scale=2)
     assert compiler.compile(lambda x: x * table["scale"], (torch.ones(3),))(torch.ones(3)).tolist() == [2] * 3
     assert "made" not in table
+
+
+def test_what_another_thread_changes_is_none_of_the_calls() -> None:
+    class Monitor(threading.Thread):
+        woken = 0
+
+    monitor = Monitor()
+
+    def program(x):
+        monitor.woken += 1  # as the thread does on its own
+        return x + 1
+
+    assert compiler.compile(program, (torch.ones(3),))(torch.ones(3)).tolist() == [2] * 3
 
 
 def test_a_cache_of_functools_keeps_nothing_of_the_trace() -> None:

@@ -12,6 +12,7 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from threading import Thread
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -253,6 +254,8 @@ def _may_hold(value: object) -> bool:
         return True
     if isinstance(value, type):
         return not _of_library(value.__module__)
+    if isinstance(value, Thread):
+        return False  # which runs by itself, and changes what it holds whatever the program does
     if isinstance(value, (*_SCALARS, ModuleType, BuiltinFunctionType, torch.Tensor, Enum)):
         return False
     return isinstance(value, (*_CALLABLES, *_WATCHED)) or not _of_library(type(value).__module__)
