@@ -101,7 +101,7 @@ def test_a_rebound_buffer_is_an_extra_result_and_no_write() -> None:
     assert torch.equal(results[1], torch.ones(3)) and torch.equal(before, torch.zeros(3))
 
 
-def test_tensors_in_plain_attributes_are_constants_that_can_be_written_but_not_rebound() -> None:
+def test_tensors_in_plain_attributes_are_constants_that_can_be_written_but_not_rebound_where_they_are_read() -> None:
     class Cache:
         def __init__(self):
             self.rows = torch.zeros(40, 3)
@@ -118,7 +118,7 @@ def test_tensors_in_plain_attributes_are_constants_that_can_be_written_but_not_r
 
     class Rebinds(Plain):
         def forward(self, x):
-            self.last = x + 1
+            self.last = self.last + x
             return x
 
     model = Plain()
@@ -647,3 +647,20 @@ def test_gradients_inside_a_program() -> None:
     x = torch.tensor([1.0, 2.0])
     assert compile(inner, (x,))(x).tolist() == [5, 16]
     assert compile(torch.func.grad(lambda z: (z**3).sum()), (x,))(x).tolist() == [3, 12]
+
+
+def test_a_graph_with_defaults_is_called_with_and_without_them() -> None:
+    class Scales(torch.nn.Module):
+        def forward(self, x, factor=2, shift=None):
+            return x.mul_(factor)
+
+    graph = torch.fx.symbolic_trace(Scales())
+    for given, factor in ((), 2), ((3,), 3):
+        x = torch.ones(3)
+        result = compile(graph, (torch.ones(3), *given))(x, *given)
+        assert result is x and x.tolist() == [factor] * 3
+
+
+def test_torchscript_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="TorchScript"):
+        capture(torch.jit.script(torch.nn.Linear(3, 3)), (torch.ones(3),))

@@ -462,3 +462,56 @@ def test_a_tensor_that_a_branch_writes_is_left_alone_while_tracing() -> None:
     assert module.count == -2
     found = [(float(compiled(torch.tensor(x))), int(module.count)) for x in (3.0, -1.0, 4.0)]
     assert found == [(6.0, -3), (0.0, -3), (8.0, -4)]
+
+
+def written_through(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    chosen = torch.cond(flag, lambda x: x, lambda x: x + 1, (x,))
+    chosen.add_(1)
+    return chosen
+
+
+def read_late(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    chosen = torch.cond(flag, lambda x: (x.sin(), x[0]), lambda x: (x.cos(), x[0]), (x,))
+    x.add_(1)
+    return chosen[1] * 1
+
+
+def two_on_one(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    def both(x: torch.Tensor) -> Any:
+        made = x + 1
+        return made, made[0]
+
+    whole, part = torch.cond(flag, both, lambda x: (x * 2, x[0] + 1), (x,))
+    whole.add_(1)
+    return part * 1
+
+
+def chosen_twice(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    first = torch.cond(flag, lambda x: x, lambda x: x + 1, (x,))
+    second = torch.cond(flag, lambda x: x, lambda x: x + 1, (first,))
+    x.zero_()
+    return second * 1
+
+
+@pytest.mark.parametrize("program", [written_through, read_late, two_on_one, chosen_twice])
+def test_a_result_that_may_be_memory_from_outside_is_not_told_from_it(program: Callable[..., Any]) -> None:
+    """Eager PyTorch gives the tensor that a branch gives, which here is memory known only at run time."""
+    with pytest.raises(compiler.UnsupportedError, match="gives memory from outside of it") as found:
+        compiler.compile(program, (X.clone(), TRUE))
+    assert found.value.location.startswith(__file__)
+
+
+def stored_back(x: torch.Tensor, flag: torch.Tensor) -> Any:
+    chosen = torch.cond(flag, lambda x: x, lambda x: x + 1, (x,))
+    made = x * 2
+    other = torch.cond(flag, lambda x: x, lambda x: x + 1, (made,))
+    other.add_(1)
+    x.copy_(chosen * 3)
+    return other
+
+
+def test_where_nobody_sees_the_other_memory_either_may_be_written() -> None:
+    for flag in (TRUE, FALSE):
+        mine, theirs = X.clone(), X.clone()
+        assert agree(compiler.compile(stored_back, (mine, flag))(mine, flag), stored_back(theirs, flag))
+        assert agree(mine, theirs)

@@ -55,6 +55,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "pairs of rows": (lambda x: F.pdist(x), (image(4, 3) ** 2,)),
     "windows that differ": (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)), (image(2, 5, 4, 3),)),
     "first of windows": (lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True), (image(2, 5, 4),)),
+    "steps of a scale": (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7), (image(4, 5),)),
+    "steps of a scale in a tensor": (
+        lambda x, s: torch.fake_quantize_per_tensor_affine(x, s, torch.tensor(1, dtype=torch.int32), 0, 15),
+        (image(4, 5).to(torch.bfloat16), torch.tensor(0.07)),
+    ),
+    "steps of a scale in each row": (
+        lambda x, s: torch.fake_quantize_per_channel_affine(x, s, torch.arange(4, dtype=torch.int32), 0, -8, 7),
+        (image(4, 5).double(), torch.tensor([0.1, 0.2, 0.05, 1.0])),
+    ),
     "bags": (
         lambda w: F.embedding_bag(torch.tensor([1, 0, 3]), w, torch.tensor([0, 0, 2]), mode="max"),
         (image(4, 3),),

@@ -50,12 +50,20 @@ def read_then_written(h, x, i):
     return (doubled,)
 
 
+def read_at_a_position_that_moves(h, x, i):
+    row = h.f(getitem, x, i)
+    h.m("sub_", i, 1)
+    return (h.f(mul, row, h.f(getitem, x, i)),)
+
+
 def masked(h, x, i):
     h.f(setitem, x, h.f(gt, i, 0), 1.0)
     return (x,)
 
 
-@pytest.mark.parametrize("program", [assigned, added_to, read, read_then_written, masked])
+@pytest.mark.parametrize(
+    "program", [assigned, added_to, read, read_then_written, read_at_a_position_that_moves, masked]
+)
 def test_served(program) -> None:
     served = graph(program)
     gm, metadata = run_passes(served.build(), example_inputs=served.inputs())
@@ -81,9 +89,10 @@ def base_written(h, x, i):
 
 
 def position_written(h, x, i):
-    row = h.f(getitem, x, i)
+    row = h.f(iadd, h.f(getitem, x, i), 1)
     h.m("add_", i, 1)
-    return (h.f(mul, row, h.f(getitem, x, i)),)
+    h.f(setitem, x, i, row)
+    return (x,)
 
 
 def a_view_of_it_returned(h, x, i):

@@ -282,3 +282,30 @@ def test_extremes_of_many_elements_keep_nan(dtype: torch.dtype) -> None:
     x = torch.randn(90, 90, generator=torch.Generator().manual_seed(1)).to(dtype)
     x.view(-1)[::97] = float("nan")
     assert_like_eager(lambda x: (x.amax(0), x.amin(1), x.max(), x.min(), x.max(1), x.argmin(0), x.aminmax()), x)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [(torch.bfloat16, torch.float32), (torch.float16, torch.float64), (torch.int64, torch.float64),
+     (torch.float32, torch.bfloat16), (torch.int32, torch.int64)],
+)  # fmt: skip
+def test_out_of_another_type_takes_the_rounded_result(dtype: torch.dtype, stored: torch.dtype) -> None:
+    step = {torch.int64: 1 << 53, torch.int32: 1 << 30}.get(dtype, 0.37)
+    x = (torch.arange(1, 7) * step).to(dtype)
+
+    def program(x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = torch.add(x, 1, out=torch.empty(6, dtype=stored))
+        torch.mul(x, x, out=out)
+        return made, torch.eq(x, x[0], out=torch.empty(6, dtype=stored))
+
+    mine, theirs = (torch.zeros(6, dtype=stored) for _ in range(2))
+    found, wanted = compiler.compile(program, (x, mine))(x, mine), program(x, theirs)
+    torch.testing.assert_close((*found, mine), (*wanted, theirs), rtol=0, atol=0)
+
+
+def test_out_that_lies_in_the_operand_takes_the_converted_result() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch.exp(x.view(torch.int32)[:2], out=x[2:])
+        return torch.div(x, 3, out=x.to(torch.float64))
+
+    assert_like_eager(program, torch.ones(4))

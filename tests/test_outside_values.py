@@ -29,6 +29,11 @@ def test_elements_do_not_leave_the_program(program: Callable[[torch.Tensor], tor
         compiler.compile(program, (torch.ones(3),))
 
 
+def test_addresses_are_not_known() -> None:
+    with pytest.raises(compiler.UnsupportedError, match="data_ptr gives an address"):
+        compiler.compile(lambda x, y: x if x.data_ptr() == y.data_ptr() else y, (torch.ones(3), torch.ones(3)))
+
+
 class Tied(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -51,10 +51,26 @@ def read_only(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return x[i] * 2 + x[:, i].sum()
 
 
+def index_moves_on(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    at = i.clone()
+    x[at] += 1
+    at -= 1
+    x[at] *= 2
+    return at
+
+
+def read_before_the_index_moves(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    at = i.clone()
+    row = x[at]
+    at -= 1
+    return row * 2 + x[at]
+
+
 @pytest.mark.parametrize(
     "program",
-    [clear_row, add_to_column, one_element, store_at_position, move_row, last_dimension, with_list, read_only],
-)
+    [clear_row, add_to_column, one_element, store_at_position, move_row, last_dimension, with_list, read_only,
+     index_moves_on, read_before_the_index_moves],
+)  # fmt: skip
 def test_like_eager(program: Program) -> None:
     start = torch.arange(20).reshape(4, 5)
     executable = compiler.compile(program, (start.clone(), torch.tensor(2)))

@@ -22,6 +22,11 @@ _MAPPINGS: dict[str, type] = {"dict": dict, "ordered_dict": OrderedDict}
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 
 
+def is_size(value: object) -> bool:
+    """Whether a structure ends here although PyTorch's pytree goes on: it makes a plain tuple of a Size."""
+    return type(value) is torch.Size
+
+
 def tree_to_json(tree: pytree.TreeSpec, leaves: Sequence[Leaf], kind: str) -> Any:
     """JSON of a structure and its leaves; tensor leaves become `{kind: index}`, numbers in them `{"number": index}`."""
     return _encode(tree, iter(leaves), kind)

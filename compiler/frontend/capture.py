@@ -21,9 +21,11 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
+from torch.overrides import has_torch_function_unary
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
+from compiler.export.trees import is_size
 from compiler.frontend.data_checks import DataChecks
 from compiler.frontend.exported import capture_exported
 from compiler.frontend.inputs import Captured, Input, unique
@@ -66,6 +68,10 @@ def capture(
             f"cannot capture a {type(program).__name__}",
             hint="give a callable, an nn.Module, an ExportedProgram, a .pt2 path or an fx.GraphModule",
         )
+    if isinstance(program, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedError(
+            "TorchScript runs where it cannot be traced", hint="give the Python program it was made from"
+        )
     if example_inputs is None or isinstance(example_inputs, torch.Tensor):
         raise CompileError("example inputs are missing", hint="give the positional arguments as a tuple")
     return _traced(program, tuple(example_inputs), dict(kwargs or {}))
@@ -87,6 +93,8 @@ def _graph_module(
             raise CompileError(f"the graph takes arguments of the structure {in_spec}, {spec} was given")
     else:
         given = list(example_inputs)
+    taken = len(given)
+    given += [node.args[0] for node in placeholders[taken:] if node.args]
     if len(given) != len(placeholders):
         raise CompileError(f"the graph has {len(placeholders)} inputs, {len(given)} were given")
     inputs: list[Input] = []
@@ -95,13 +103,15 @@ def _graph_module(
             inputs.append(Input(node.name, "input", value, real=not isinstance(value, FakeTensor)))
         else:
             inputs.append(Input(node.name, "input", None, constant=value))
-    leaves = [Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs)]
+    leaves = [
+        Leaf(i) if item.tensor is not None else Leaf(constant=item.constant) for i, item in enumerate(inputs[:taken])
+    ]
     output = next(n for n in graph.graph.nodes if n.op == "output")
     # FX keeps its own list and dict types; the caller gets plain ones.
     plain = pytree.tree_map(lambda x: x, _plain(output.args[0]))
     found, out_tree = pytree.tree_flatten(plain)
     out_leaves = tuple(Leaf(i) if isinstance(x, fx.Node) else Leaf(constant=x) for i, x in enumerate(found))
-    in_tree = in_spec or pytree.tree_structure((tuple(0 for _ in inputs), {}))
+    in_tree = in_spec or pytree.tree_structure((tuple(0 for _ in leaves), {}))
     out_tree = out_spec or out_tree
     held = held_tensors(graph)
     return Captured(graph, tuple(inputs), in_tree, tuple(leaves), out_tree, out_leaves, held=held)
@@ -153,7 +163,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     owner = program if isinstance(program, torch.nn.Module) else None
     state = list(_state(owner)) if owner is not None else []
     taken = {name for item in state for name in item.names}
-    paths, in_tree = pytree.tree_flatten_with_path((args, kwargs))
+    paths, in_tree = pytree.tree_flatten_with_path((args, kwargs), is_leaf=is_size)
     user: list[Input] = []
     for path, value in paths:
         name = unique(_input_name(program, path), taken)
@@ -164,6 +174,11 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 hint="pass tensors, numbers and strings, in lists, dicts and tuples, or register the type with "
                 "torch.utils._pytree.register_pytree_node or register_dataclass",
             )
+        if tensor is not None and has_torch_function_unary(tensor):
+            raise UnsupportedError(
+                f"the argument {name} is a {type(tensor).__qualname__}, whose class has a part in each operator",
+                hint="pass a plain tensor, as x.as_subclass(torch.Tensor) is",
+            )
         user.append(Input(name, "input", tensor, real=True, constant=None if tensor is not None else value))
     inputs = [Input(s.names[0], s.kind, s.tensor, real=True) for s in state] + [i for i in user if i.tensor is not None]
     # Shapes stay static; a number from data is an unbacked symbol, until it becomes a tensor again.
@@ -172,6 +187,10 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     fakes: dict[int, torch.Tensor] = {}
     for item in inputs:
         assert item.tensor is not None
+        if torch.nn.parameter.is_lazy(item.tensor):
+            raise UnsupportedError(
+                f"{item.name} has no elements yet", hint="run the module once eagerly before compiling"
+            )
         if item.tensor.layout != torch.strided or item.tensor.device.type == "meta":
             raise UnsupportedError(f"{item.name} is a {item.tensor.layout} tensor on {item.tensor.device}")
         if id(item.tensor) not in fakes:
@@ -193,17 +212,23 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         lifting = Lifting(proxies, inputs, tensors)
         subscripts = Subscripts(proxies.tracer.graph, lifting.keep)
         made_at = functools.partial(_made_at, proxies.tracer)
+        attributes = [set(vars(tensor)) for tensor in tensors]
         with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
             with lifting, subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
-            after, after_tree = pytree.tree_flatten((call_args, call_kwargs))
+            after, after_tree = pytree.tree_flatten((call_args, call_kwargs), is_leaf=is_size)
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
                 raise UnsupportedError(
                     "the call changes a list or dict that it is given",
                     hint="return the new one, or write into its tensors",
                 )
-            # PyTorch's pytree makes a plain tuple of a Size.
-            found, outcome.tree = pytree.tree_flatten(returned, is_leaf=lambda value: type(value) is torch.Size)
+            for item, tensor, before in zip(inputs, tensors, attributes, strict=True):
+                if new := sorted(key for key in vars(tensor).keys() - before if not key.startswith("_")):
+                    raise UnsupportedError(
+                        f"the call sets the attribute {new[0]} of the tensor {item.name}",
+                        hint="keep it in a tensor; a compiled program changes elements only",
+                    )
+            found, outcome.tree = pytree.tree_flatten(returned, is_leaf=is_size)
             results: list[torch.Tensor] = []
             for value in found:
                 if isinstance(value, torch.Tensor):
@@ -219,7 +244,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                         f"the call returns a {type(value).__qualname__}",
                         hint="return tensors, numbers and strings, in lists, dicts and tuples",
                     )
-            for name, value in substituted.rebound(made_at).items():
+            for name, value in substituted.rebound(made_at, lifting.is_used).items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
             subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
@@ -347,11 +372,14 @@ class _Substituted:
         self._substituted = Attributes(self._owner)
         return self
 
-    def rebound(self, made_at: Callable[[object], str]) -> dict[str, torch.Tensor]:
-        """What the call bound to a name of a parameter or buffer, where it is another tensor than before."""
-        self._substituted.check(made_at)
+    def rebound(
+        self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool]
+    ) -> dict[str, torch.Tensor]:
+        """What the call bound to a name of a parameter or buffer, where it is another tensor than before, or to one of a plain
+        attribute whose tensor it did not use."""
+        found = self._substituted.check(made_at, is_used)
         self._reached.check(made_at)
-        found: dict[str, torch.Tensor] = {}
+        parameters = {id(t) for s, t in zip(self._state, self._tensors, strict=True) if s.kind == "parameter"}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
             for (held, name), qualified in zip(slot.places, slot.names, strict=True):
                 now = held.get(name)
@@ -361,6 +389,11 @@ class _Substituted:
                     raise UnsupportedError(
                         f"the call sets {qualified} to {type(now).__name__}", hint="keep it a tensor"
                     )
+                if slot.kind == "parameter" and id(now) not in parameters:
+                    raise UnsupportedError(
+                        f"the call binds the parameter {qualified} to a new one", location=made_at(now),
+                        hint="write into it with copy_ under torch.no_grad()",
+                    )  # fmt: skip
                 if len({(id(place), key) for place, key in slot.places}) > 1:
                     raise UnsupportedError(
                         f"the call binds {qualified} to a new tensor, and {', '.join(slot.names)} are one tensor",

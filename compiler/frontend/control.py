@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from xdsl.dialects.builtin import DenseArrayBase, i32
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
 
 from compiler.errors import UnsupportedError
 from compiler.frontend.forms import Form, Handle, Root
 from compiler.frontend.random import import_replayed_draw, import_saved_draw
 from dialects.alias import Effects
+from dialects.calls import HandleCall
 from dialects.control import CondOp, ControlOp, WhileOp, YieldOp, block_effects, leaves_capture, summarize
 from dialects.types import row_major
 
@@ -40,9 +41,17 @@ def import_cond(importer: Importer, predicate: Any, then: Any, otherwise: Any, o
     for left, right in zip(yielded, other, strict=True):
         if (left.form.dtype, left.form.sizes) != (right.form.dtype, right.form.sizes):
             raise UnsupportedError("the branches of a conditional give tensors of other shapes or types")
+    outside = {h.root for h in yielded if _lies_outside(h.value, first)}
+    outside |= {h.root for h in other if _lies_outside(h.value, second)}
     captures = _close([first, second])
     forms = [_fresh(importer, handle.form) for handle in yielded]
-    return _emit(importer, CondOp, [predicate.value, *captures], forms, [first, second], {})
+    importer.uses((*yielded, *other))
+    results = _emit(importer, CondOp, [predicate.value, *captures], forms, [first, second], {})
+    for n, result in enumerate(results):
+        given = {yielded[n].root, other[n].root}
+        twins = {results[k].root for k in range(n) if not given.isdisjoint((yielded[k].root, other[k].root))}
+        importer.chosen(result, given, (given & outside) | twins)
+    return results
 
 
 def import_while(
@@ -125,6 +134,7 @@ def _loop(importer: Importer, carried: Sequence[Any], condition: Body, body: Bod
         if any(number < len(forms) for number in block_effects(block)[1]):
             raise UnsupportedError("a loop writes into a carried tensor", hint="yield its next value instead")
     captures = _close([first, second])
+    importer.uses((*initial, *yielded))
     segments = DenseArrayBase.from_list(i32, [len(initial), len(captures)])
     operands = [*(h.value for h in initial), *captures]
     return _emit(importer, WhileOp, operands, forms, [first, second], {"operandSegmentSizes": segments})
@@ -182,6 +192,16 @@ def _close(blocks: Sequence[Block]) -> list[SSAValue]:
 def _defined_in(value: SSAValue, block: Block) -> bool:
     owner = value.owner
     return owner is block if isinstance(owner, Block) else owner.parent is block
+
+
+def _lies_outside(value: SSAValue, block: Block) -> bool:
+    """Whether a handle is on memory that a block, not closed yet, did not make."""
+    while isinstance(op := value.owner, HandleCall) and op.parent is block and isinstance(value, OpResult):
+        alias = op.aliases.data[value.index]
+        if alias.kind not in ("same", "view"):
+            return False
+        value = op.args[alias.operand]
+    return not _defined_in(value, block)
 
 
 def _inside(operands: Sequence[Any]) -> list[Any]:

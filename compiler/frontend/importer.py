@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -164,7 +164,8 @@ class Importer:
         captured = self.captured
         results, out_leaves = self._results(outputs)
         escaped = {id(h.root) for h in results}
-        self._stand_ins.check(results)
+        held = (h.root for h in handles.values())
+        self._stand_ins.check(results, held)
         arguments = list(kept)
         head: list[Operation] = []
         for item, op, handle in self._candidates:
@@ -335,6 +336,15 @@ class Importer:
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], **kwargs: Any) -> Any:
         """Import a call that the program does not make itself."""
         return self._run("call_function", function, args, kwargs)
+
+    def uses(self, handles: Iterable[Handle]) -> None:
+        """Regions give these handles, or start with them, without an operator."""
+        if self._stand_ins:
+            self._stand_ins.access((handle.root for handle in handles), (), self._nested)
+
+    def chosen(self, result: Handle, given: Iterable[Root], outside: Iterable[Root]) -> None:
+        """A result of a conditional, and the memories its branches give, of which some are from outside."""
+        self._stand_ins.chosen(result, given, outside, node_name(self._location), place_of(self._location))
 
     @property
     def location(self) -> LocationAttr:

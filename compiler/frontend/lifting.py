@@ -80,6 +80,10 @@ class Lifting:
             with _disable_current_modes():
                 self._kept[id(tensor)] = tensor, tensor._version, tensor.detach().clone()
 
+    def is_used(self, tensor: torch.Tensor) -> bool:
+        """Whether an operator was given a tensor that the program holds."""
+        return id(tensor) in self._fakes or id(tensor) in self._kept
+
     def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _is_real(tensor):
             return tensor

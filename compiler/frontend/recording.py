@@ -20,6 +20,7 @@ from compiler.errors import UnsupportedError
 from compiler.frontend import random
 from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
+from compiler.frontend.conversions import converted_store
 from compiler.frontend.eager_views import eager_view
 from compiler.frontend.forms import Form, Forms, Handle, number
 from compiler.frontend.kernel_strides import as_the_kernel_lays_out
@@ -122,6 +123,11 @@ class Recorder(TorchDispatchMode):
         if stored is not None:
             with self:
                 return kwargs["out"].copy_(stored(*args))
+        conversion = converted_store(func, args, kwargs)
+        if conversion is not None:
+            name, compute = conversion
+            with self:
+                return kwargs[name].copy_(compute(*args, **{k: v for k, v in kwargs.items() if k != name}))
         known = facts(func)
         if self.stream is not None and _draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))

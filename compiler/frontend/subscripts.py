@@ -74,6 +74,11 @@ class Subscripts(TorchFunctionMode):
                 f"Tensor.{func.__name__} takes the elements of a tensor out of the program",
                 hint="keep it a tensor, or pass the array in as one",
             )
+        if func is torch.Tensor.data_ptr:
+            raise UnsupportedError(
+                "Tensor.data_ptr gives an address, which another call need not have",
+                hint="compare addresses outside of the program",
+            )
         subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
         if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
             raise UnsupportedError(
@@ -141,8 +146,9 @@ class Subscripts(TorchFunctionMode):
             start, end = (position[n] for n in read.back) if read.back else (len(nodes), len(nodes))
             last = max(uses.get(copy, [made]))
             own = writes.get(copy, [])
-            sources = {base, *(_storage(i) for i in read.key if isinstance(i, torch.Tensor))}
-            moved = [n for s in sources for n in writes.get(s, []) if made < n < last and not start < n <= end]
+            keys = {_storage(i) for i in read.key if isinstance(i, torch.Tensor)} if read.back else set()
+            moved = [n for n in writes.get(base, []) if made < n < last and not start < n <= end]
+            moved += [n for key in keys for n in writes.get(key, []) if made < n <= start]  # assigned at another place
             seen = [n for n in uses.get(base, []) if own and min(own) < n <= start]
             if copy in returned or moved or seen or any(n > start for n in own) or (own and not read.back):
                 raise UnsupportedError(

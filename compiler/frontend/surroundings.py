@@ -6,21 +6,33 @@ noted, to be checked at each call.
 
 from __future__ import annotations
 
+import copy
 import functools
-import random
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from threading import Thread
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.fields import (
+    ARRAYS,
+    CACHES,
+    GENERATORS,
+    Cache,
+    Draws,
+    Elements,
+    fields,
+    held_by,
+    put_fields_back,
+)
+from compiler.frontend.settings import settings
 from compiler.program import Link
 
 _SCALARS = (int, float, bool, str, type(None))
@@ -45,18 +57,25 @@ class Attributes:
             if isinstance(value, (dict, list, set))
         }
 
-    def check(self, made_at: Callable[[object], str]) -> None:
+    def check(
+        self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool] = lambda _: True
+    ) -> dict[str, torch.Tensor]:
         """Raise UnsupportedError for the first attribute that is not what it was; `made_at` gives the line of a new tensor.
 
-        What a known name of a parameter or buffer is bound to is for the caller to judge.
+        A tensor that the program did not use before it bound the name to a like one, as hooks of weight_norm do, is none: such
+        names are returned. What a known name of a parameter or buffer is bound to is for the caller to judge.
         """
+        found: dict[str, torch.Tensor] = {}
         for (path, module), before in zip(self._modules, self._before, strict=True):
             for key in (*before, *(key for key in module.__dict__ if key not in before)):
-                value = module.__dict__.get(key)
-                old = before.get(key)
+                value: Any = module.__dict__.get(key)
+                old: Any = before.get(key)
                 if key in before and (
                     value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)
                 ):
+                    continue
+                if _alike(old, value) and not is_used(old):
+                    found[_name(path, key)] = value
                     continue
                 raise _refusal(_name(path, key), old, value, made_at(value))
             for held, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
@@ -68,6 +87,7 @@ class Attributes:
         for number, (name, value, old) in self._containers.items():
             if number not in states and not _same_items(value, old):
                 raise _changed(name, old, value, made_at, False)
+        return found
 
     def restore(self) -> None:
         """Put back what the call has changed."""
@@ -83,7 +103,7 @@ class Attributes:
 
 
 class Reached:
-    """What a program reaches from its closures and globals on, through containers and objects, as it was before a call.
+    """What a program reaches from its closures and globals on, through containers, objects and classes, as it was before a call.
 
     The attributes of the modules in `owner` are for `Attributes` to watch.
     """
@@ -96,9 +116,13 @@ class Reached:
         self._containers: list[
             tuple[str, Any, Any, bool]
         ] = []  # name, container, copy, whether of an object's attributes
+        self._fields: list[tuple[str, object, dict[str, Any]]] = []  # name, class or object with slots, copy
+        self._inside: list[tuple[str, Any, Elements | Draws]] = []  # name, array or generator, copy
+        self._caches: list[Cache] = []
         self._tensors: list[tuple[str, torch.Tensor, torch.Tensor | None, bool]] = []  # name, leaf, grad, requires_grad
-        self._settings = _settings()
+        self._settings = settings()
         seen = set[int]()
+        asked = _Asked()
         pending: list[tuple[str, Any]] = [("", program)]
         while pending:
             name, value = pending.pop()
@@ -111,6 +135,13 @@ class Reached:
             for container in _containers(value):
                 if id(container) not in own:
                     self._containers.append((name, container, _copy(container), container is not value))
+            pending += asked.reached(name, value)
+            if isinstance(value, (*ARRAYS, *GENERATORS)):
+                self._inside.append((name, value, Elements(value) if isinstance(value, ARRAYS) else Draws(value)))
+            elif isinstance(value, CACHES):
+                self._caches.append(Cache(value))
+            elif not isinstance(value, _CALLABLES) and ((held := fields(value)) or isinstance(value, type)):
+                self._fields.append((name, value, held))
             if isinstance(value, FunctionType) and not _of_library(value.__globals__.get("__name__")):
                 self._variables += ((f"{name}.{key}".lstrip("."), *place) for key, place in _variables(value))
             pending += (
@@ -128,6 +159,15 @@ class Reached:
         for name, value, old, attributes in self._containers:
             if not _same_items(value, old):
                 raise _changed(name, old, value, made_at, attributes)
+        for name, owner, old in self._fields:
+            if not _same_items(now := fields(owner), old):
+                raise _changed(name, old, now, made_at, True)
+        for name, value, inside in self._inside:
+            if inside.changed():
+                raise UnsupportedError(
+                    f"the call changes the {type(value).__name__} {name}", location=made_at(None),
+                    hint="keep it in a tensor; a compiled program changes tensors only",
+                )  # fmt: skip
         for name, tensor, grad, recorded in self._tensors:
             if tensor.grad is not grad or tensor.requires_grad != recorded:
                 what = "grad" if tensor.grad is not grad else "requires_grad"
@@ -135,7 +175,7 @@ class Reached:
                     f"the call sets {what} of the tensor {name}", location=made_at(tensor.grad),
                     hint="do it outside of the program; a compiled program changes elements only",
                 )  # fmt: skip
-        for (what, now, _), (_, old, _) in zip(_settings(), self._settings, strict=True):
+        for (what, now, _), (_, old, _) in zip(settings(), self._settings, strict=True):
             if now != old:
                 raise UnsupportedError(
                     f"the call changes {what}", location=made_at(None),
@@ -160,31 +200,46 @@ class Reached:
             if not _same_items(value, old):
                 value.clear()
                 value.extend(old) if isinstance(value, (list, deque)) else value.update(old)
+        for _, owner, old in self._fields:
+            put_fields_back(owner, old)
+        for kept in (*(inside for *_, inside in self._inside), *self._caches):
+            kept.restore()
         for _, tensor, grad, recorded in self._tensors:
             if tensor.grad is not grad:
                 tensor.grad = grad
             if tensor.requires_grad != recorded:
                 tensor.requires_grad_(recorded)
-        for (_, now, _), (_, old, put_back) in zip(_settings(), self._settings, strict=True):
+        for (_, now, _), (_, old, put_back) in zip(settings(), self._settings, strict=True):
             if now != old:
                 put_back()
 
 
-def _settings() -> tuple[tuple[str, object, Callable[[], object]], ...]:
-    """What holds for a whole process, and changes the meaning of a program: name, what it is, and how to put it back."""
-    with _disable_current_modes():
-        drawn, generator, dtype = random.getstate(), torch.get_rng_state(), torch.get_default_dtype()
-        bits = generator.numpy().tobytes()
+class _Asked:
+    """What classes hold: of it a program reaches what its functions name. Classes of large libraries hold much more."""
 
-    def rewind() -> None:
-        with _disable_current_modes():
-            torch.set_rng_state(generator)
+    def __init__(self) -> None:
+        self._names = set[str]()
+        self._waiting: dict[str, list[tuple[str, Any]]] = {}
 
-    return (
-        ("the state of Python's random numbers", drawn, lambda: random.setstate(drawn)),
-        ("the state of PyTorch's random numbers", bits, rewind),
-        ("the default dtype", dtype, lambda: torch.set_default_dtype(dtype)),
-    )
+    def reached(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """What else is reached by what has been reached now: names, and what they stand for."""
+        if isinstance(value, type):
+            yield from ((base.__name__, base) for base in value.__mro__[1:])
+            for key, item in held_by(value):
+                asked = value.__name__ if key == "__init__" else key
+                if asked in self._names or asked.startswith("__"):  # Python calls the latter by itself
+                    yield f"{name}.{key}", item
+                else:
+                    self._waiting.setdefault(asked, []).append((f"{name}.{key}", item))
+        elif isinstance(value, CACHES):
+            yield name, value.__wrapped__
+        elif isinstance(value, FunctionType):
+            for key in set(_global_names(value.__code__)) - self._names:
+                self._names.add(key)
+                yield from self._waiting.pop(key, ())
+        elif not isinstance(value, (*_CALLABLES, *_WATCHED, *ARRAYS, *GENERATORS)):
+            yield type(value).__name__, type(value)
+            yield from ((f"{name}.{key}".lstrip("."), item) for key, item in fields(value).items())
 
 
 _ABSENT = object()
@@ -195,9 +250,13 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) - {"builtins", "collections", "t
 
 def _may_hold(value: object) -> bool:
     """Whether the state of a program may be in the object: not in what belongs to a library."""
-    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer)):
+    if isinstance(value, (torch.nn.Module, torch.optim.Optimizer, *ARRAYS, *GENERATORS, CACHES)):
         return True
-    if isinstance(value, (*_SCALARS, ModuleType, type, BuiltinFunctionType, torch.Tensor, Enum)):
+    if isinstance(value, type):
+        return not _of_library(value.__module__)
+    if isinstance(value, Thread):
+        return False  # which runs by itself, and changes what it holds whatever the program does
+    if isinstance(value, (*_SCALARS, ModuleType, BuiltinFunctionType, torch.Tensor, Enum)):
         return False
     return isinstance(value, (*_CALLABLES, *_WATCHED)) or not _of_library(type(value).__module__)
 
@@ -250,8 +309,13 @@ def _read(holder: Any, key: Any) -> object:
 
 def _copy(container: Any) -> Any:
     if isinstance(container, dict):
-        return dict(container.items())  # a subclass may make the items that it is asked for
+        return dict(_pairs(container))
     return next(kind for kind in _WATCHED if isinstance(container, kind))(container)
+
+
+def _pairs(held: Any) -> list[tuple[Any, Any]]:
+    """The items in a dictionary: a subclass may make others when it is asked for them, and loads half a library then."""
+    return [*(OrderedDict if isinstance(held, OrderedDict) else dict).items(held)]
 
 
 def _refusal(name: str, old: object, value: object, where: str, kind: str = "attribute") -> UnsupportedError:
@@ -274,7 +338,7 @@ def _changed(
     name: str, old: Any, value: Any, made_at: Callable[[object], str], attributes: bool
 ) -> UnsupportedError:  # fmt: skip
     """What to say of a container, or of the attributes of an object, with other items than before."""
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if len(value) == len(old) else ()
+    items: Any = _pairs(value) if isinstance(value, dict) else enumerate(value) if len(value) == len(old) else ()
     for key, now in items if not isinstance(value, set) else ():
         before = old.get(key, _ABSENT) if isinstance(value, dict) else old[key]
         if not _same_value(now, before) and before is not _ABSENT:
@@ -296,19 +360,29 @@ def _created(name: str, kind: str, where: str) -> UnsupportedError:
     )  # fmt: skip
 
 
+def _alike(one: object, other: object) -> bool:
+    """Whether both are tensors, and a program that looks at no elements takes one for the other."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    kinds = {isinstance(tensor, torch.nn.Parameter) for tensor in (one, other)}
+    return len(kinds) == 1 and (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+
+
 def _same_value(one: object, other: object) -> bool:
     return one is other or (type(one) in _SCALARS and type(one) is type(other) and one == other)
 
 
 def _same_items(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        pairs, others = _pairs(one), _pairs(other)
+        return len(pairs) == len(others) and all(
+            (key is old or key == old) and _same_value(value, before)
+            for (key, value), (old, before) in zip(pairs, others, strict=True)
+        )
     if len(one) != len(other):
         return False
     if isinstance(one, set):
         return one == other
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(
-            _same_value(dict.get(one, key, _ABSENT), value) for key, value in other.items()
-        )
     return all(map(_same_value, one, other))
 
 
@@ -322,11 +396,22 @@ def is_constant(value: object) -> bool:
 
 
 def plain_values(owner: torch.nn.Module | None) -> dict[str, dict[str, object]]:
-    """The numbers, flags, strings and Nones in the attributes of every submodule."""
+    """The numbers, flags, strings, Nones, types and functions in the attributes of every submodule, and small containers of
+    such; what can change in place is copied."""
     return {
-        path: {k: v for k, v in module.__dict__.items() if k not in _OWN and type(v) in _SCALARS}
+        path: {k: copy.deepcopy(v) for k, v in module.__dict__.items() if k not in _OWN and _is_plain(v)}
         for path, module in (owner.named_modules() if owner is not None else ())
     }
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) not in (tuple, list, dict, set) or len(value) > _FEW:
+        return is_constant(value)
+    return all(map(_is_plain, value)) and (not isinstance(value, dict) or all(map(_is_plain, value.values())))
+
+
+_FEW = 64
+"""Items of a container that is compared at each call."""
 
 
 def links(program: Any, held: Sequence[torch.Tensor]) -> tuple[Link, ...]:
@@ -378,7 +463,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
         yield ".__kwdefaults__", None, None, value.__kwdefaults__
     elif isinstance(value, Mapping):
         if isinstance(value, dict):
-            yield from ((f"[{key!r}]", value, key, item) for key, item in value.items())
+            yield from ((f"[{key!r}]", value, key, item) for key, item in _pairs(value))
     elif isinstance(value, (list, deque)):
         yield from ((f"[{n}]", value, n, item) for n, item in enumerate(value))
     elif isinstance(value, tuple):

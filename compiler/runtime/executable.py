@@ -19,6 +19,7 @@ from compiler.export import artifact
 from compiler.export import hlo as export_hlo
 from compiler.export.elements import element_size
 from compiler.export.signature import OWN, Binding, OutputSource, Signature, TensorType
+from compiler.export.trees import is_size
 from compiler.program import Assumptions, Link
 from compiler.random_bits import SEEDS, next_seed, seeded
 from compiler.runtime.buffers import Memory
@@ -346,7 +347,7 @@ class Executable:
             return args
         if len(kwargs) > 1 and kwargs.keys() == set(self._keywords):
             kwargs = {name: kwargs[name] for name in self._keywords}
-        leaves, tree = pytree.tree_flatten((args, kwargs))
+        leaves, tree = pytree.tree_flatten((args, kwargs), is_leaf=is_size)
         if tree != self.signature.in_tree:
             raise GuardError(
                 f"the arguments have another structure than when compiled: expected {_sketch(self.signature.in_tree)}, "

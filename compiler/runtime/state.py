@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from collections.abc import Mapping, Sequence
 from types import CellType
 
@@ -75,10 +76,26 @@ class ModuleState:
             for first, *others in ties
             for name in others
         )
+        held = {path: vars(owner.get_submodule(path)) for path in assumed.values}
         self._values = tuple(
             (path, order[path], tuple(values), tuple(values.values()))
+            for path, all_values in assumed.values.items()
+            if (values := {k: v for k, v in all_values.items() if held[path].get(k) is v})
+        )
+        self._containers = tuple(
+            (path, order[path], key, value)
             for path, values in assumed.values.items()
-            if values
+            for key, value in values.items()
+            if held[path].get(key) is not value
+        )
+        around = [owner.get_submodule(path) for path in paths]
+        self._kinds, self._counts = [*map(type, around)], [*map(_counts, around)]
+        self._absent = tuple(
+            (group, path, order[path], key)
+            for path, members in held.items()
+            for group in ("_parameters", "_buffers", "_modules")
+            for key, value in members[group].items()
+            if value is None
         )
 
     def tensors(self, guarded: bool = True) -> list[torch.Tensor]:
@@ -118,17 +135,33 @@ class ModuleState:
                     f"{first!r} and {name!r} were one tensor when compiled, and now they are two",
                     hint="tie them again, or compile the module again",
                 )
+        for path, index, key, value in self._containers:
+            now = modules[index].__dict__.get(key)
+            if type(now) is not type(value) or now != value:
+                raise _changed(path, key, value, now)
+        for group, path, index, key in self._absent:
+            if (now := getattr(modules[index], group).get(key)) is not None:
+                raise _changed(path, key, None, now)
+        if [*map(type, modules)] != self._kinds:
+            n = next(n for n, kind in enumerate(self._kinds) if type(modules[n]) is not kind)
+            raise GuardError(
+                f"module {self._modules[n][0] or '(root)'!r} was a {self._kinds[n].__name__} when compiled, and now it is a "
+                f"{type(modules[n]).__name__}",
+                hint="compile the module again after changing it",
+            )
+        if [*map(_counts, modules)] != self._counts:
+            n = next(n for n, counts in enumerate(self._counts) if _counts(modules[n]) != counts)
+            raise GuardError(
+                f"module {self._modules[n][0] or '(root)'!r} has other submodules or forward hooks than when compiled",
+                hint="compile the module again after changing it",
+            )
         for path, index, keys, values in self._values:
             now = modules[index].__dict__
             if all(map(operator.is_, map(now.get, keys), values)):
                 continue
             for key, value in zip(keys, values, strict=True):
                 if type(now.get(key)) is not type(value) or now[key] != value and value == value:
-                    raise GuardError(
-                        f"the attribute {f'{path}.{key}' if path else key} was {value!r} when compiled, "
-                        f"and now it is {_short(now.get(key))}",
-                        hint="set it back, or compile the module again",
-                    )
+                    raise _changed(path, key, value, now.get(key))
 
     def available(self) -> dict[str, torch.Tensor]:
         """What there is, by name."""
@@ -175,8 +208,22 @@ def check_link(link: Link) -> None:
         )
 
 
+def _counts(module: torch.nn.Module) -> tuple[int, int, int]:
+    """How many submodules and hooks of a call a module has."""
+    return len(module._modules), len(module._forward_pre_hooks), len(module._forward_hooks)
+
+
+def _changed(path: str, key: str, value: object, now: object) -> GuardError:
+    return GuardError(
+        f"the attribute {f'{path}.{key}' if path else key} was {_short(value)} when compiled, and now it is {_short(now)}",
+        hint="set it back, or compile the module again",
+    )
+
+
 def _short(value: object) -> str:
-    return repr(value) if isinstance(value, (int, float, bool, str, type(None))) else f"a {type(value).__name__}"
+    if isinstance(value, (int, float, bool, str, type(None), list, tuple, dict, set)):
+        return reprlib.repr(value)
+    return getattr(value, "__qualname__", f"a {type(value).__name__}")
 
 
 def _some(names: Sequence[str]) -> str:
