@@ -647,3 +647,20 @@ def test_gradients_inside_a_program() -> None:
     x = torch.tensor([1.0, 2.0])
     assert compile(inner, (x,))(x).tolist() == [5, 16]
     assert compile(torch.func.grad(lambda z: (z**3).sum()), (x,))(x).tolist() == [3, 12]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"example_inputs": 3}, "example inputs are a int"),
+        ({"example_inputs": "x"}, "example inputs are a str"),
+        ({"example_inputs": {"x": torch.ones(2)}}, "example inputs are a dict"),
+        ({"example_inputs": (torch.nested.nested_tensor([torch.ones(2)]),)}, "x is a nested tensor"),
+        ({"donate": 5}, "donate=5 is no list"),
+        ({"donate": True}, "donate=True is no list"),
+        ({"xla_flags": "fast"}, "xla_flags are a str"),
+    ],
+)
+def test_wrong_options_of_compile_are_named(options, message) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(lambda x: x + 1, **{"example_inputs": (torch.ones(2),), **options})

@@ -240,7 +240,13 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def read(directory: str | os.PathLike[str]) -> Artifact:
     """The artifact in a directory, checked throughout; CompileError says what is wrong with it."""
-    return snapshot(Path(directory), _read)
+    try:
+        path = Path(directory)
+    except TypeError as error:
+        raise CompileError(
+            f"a {type(directory).__name__} is no path of an artifact", hint="give a directory"
+        ) from error
+    return snapshot(path, _read)
 
 
 def _read(directory: Directory) -> Artifact:

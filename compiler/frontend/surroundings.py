@@ -139,7 +139,7 @@ class Reached:
             if now != old:
                 raise UnsupportedError(
                     f"the call changes {what}", location=made_at(None),
-                    hint="do it outside of the program; a compiled program changes tensors only",
+                    hint="do it outside of the program, and in no other thread meanwhile; a compiled program changes tensors only",
                 )  # fmt: skip
 
     def restore(self) -> None:
