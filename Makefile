@@ -9,7 +9,7 @@ SEED   ?= 0
 export OMP_NUM_THREADS = 1
 export PYTHONPATH = .
 
-.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed clones opinfo figures clean
+.PHONY: venv demo test lint types unit lit lit-shell bench fuzz fuzz-malformed clones opinfo layouts figures clean
 
 venv: $(VENV)/.stamp
 
@@ -58,6 +58,10 @@ clones: venv
 # All of PyTorch's operator samples (resumable), and the figures of the last run that was recorded.
 opinfo: venv
 	@$(BIN)/python -m tools.opinfo run --children $(JOBS); $(BIN)/python -m tools.opinfo report
+
+# Their strides where the operands are not contiguous; nothing is compiled.
+layouts: venv
+	@$(BIN)/python -m tools.opinfo layouts
 
 figures: venv
 	@$(BIN)/python -m tools.opinfo figures

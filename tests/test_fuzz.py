@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +23,7 @@ from tools.fuzz import check, judge
 from tools.fuzz.generate import Options, draft_with, generate, validate
 from tools.fuzz.instance import Instance
 from tools.fuzz.modes import CALLS, MODES
-from tools.fuzz.observe import observe
+from tools.fuzz.observe import Seen, flushed, observe
 from tools.fuzz.program import Argument, Program, Step, Storage
 from tools.fuzz.shrink import fit, smaller
 
@@ -220,3 +221,13 @@ def test_a_lost_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryState, "write", forgetful)
     verdicts = [check.check(generate(seed), MODES["values"]).kind for seed in range(40)]
     assert verdicts.count("wrong") >= 2
+
+
+def test_a_subnormal_number_may_become_zero_and_nothing_else() -> None:
+    def seen(*bits: int) -> Seen:
+        return Seen(("bfloat16", (2,), (1,)), np.array(bits, np.uint16).tobytes(), "")
+
+    assert flushed(seen(3, 0x3F80), seen(0, 0x3F80)) and flushed(seen(0x8003, 3), seen(0x8000, 3))
+    assert not flushed(seen(3, 0x3F80), seen(2, 0x3F80))  # another subnormal
+    assert not flushed(seen(3, 0x3F80), seen(0, 0))  # a number that is none
+    assert not flushed(seen(0, 0x3F80), seen(3, 0x3F80))  # the other way round

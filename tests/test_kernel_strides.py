@@ -1,4 +1,4 @@
-"""Results of pointwise operators lie in memory as eager's kernels lay them out."""
+"""Results lie in memory as eager's kernels lay them out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import torch
 
 import compiler
 
-_OPERATORS = {
+_functional = torch.nn.functional
+_POINTWISE = {
     "copysign": torch.copysign, "floor_divide": torch.floor_divide, "heaviside": torch.heaviside,
     "ldexp": torch.ldexp, "logaddexp": torch.logaddexp, "logaddexp2": torch.logaddexp2, "xlogy": torch.xlogy,
     "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
     "xlog1py": torch.special.xlog1py, "pow": lambda a, b: torch.pow(2, b) + torch.pow(1, a),
+    "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "float_power": lambda a, b: torch.float_power(2, b),
     "threshold_backward": lambda a, b: torch.ops.aten.threshold_backward(a, b, 0.5),
     "logit_backward": lambda a, b: torch.ops.aten.logit_backward(a, b, 0.1),
@@ -37,10 +39,10 @@ def _operand(layout: str, dtype: torch.dtype) -> torch.Tensor:
 _LAYOUTS = ("contiguous", "permuted", "gaps", "expanded", "column", "number")
 
 
-@pytest.mark.parametrize("name", _OPERATORS)
-def test_strides_are_the_kernels(name: str) -> None:
+@pytest.mark.parametrize("name", _POINTWISE)
+def test_pointwise_strides_are_the_kernels(name: str) -> None:
     """All layouts of two operands, of one type and of two, in one program."""
-    run = _OPERATORS[name]
+    run = _POINTWISE[name]
     f32, u8 = torch.float32, torch.uint8
     gradient = name.endswith("backward")  # of the type of what it is the gradient of
     types = [(f32, f32)] if gradient else [(u8, f32), (u8, u8)]
@@ -64,3 +66,58 @@ def test_strides_are_the_kernels(name: str) -> None:
         what = (a.stride(), a.dtype, b.stride(), b.dtype)
         assert (result.dtype, result.stride()) == (expected.dtype, expected.stride()), what
         assert torch.equal(result, expected), what
+
+
+def _zeros(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(x.shape[1])
+
+
+_FORMATTED = {
+    "batch_norm in training": lambda x: _functional.batch_norm(x, _zeros(x), _zeros(x) + 1, training=True),
+    "batch_norm": lambda x: _functional.batch_norm(x, _zeros(x), _zeros(x) + 1, _zeros(x) + 2, _zeros(x)),
+    "batch_norm without statistics": lambda x: _functional.batch_norm(x, None, None, training=True),
+    "nll_loss": lambda x: _functional.nll_loss(x, x[:, 0].long() % 4, reduction="none"),
+    "channel_shuffle": lambda x: _functional.channel_shuffle(x, 2),
+    "nearest": lambda x: _functional.interpolate(x, scale_factor=2.0, mode="nearest"),
+    "nearest-exact": lambda x: _functional.interpolate(x, scale_factor=2.0, mode="nearest-exact"),
+    "max_pool1d": lambda x: _functional.max_pool1d(x, 2) if x.dim() == 3 else x,
+    "max_unpool2d": lambda x: (
+        _functional.max_unpool2d(x, torch.arange(x[0, 0].numel()).view(x[0, 0].shape).expand_as(x), (2, 2))
+        if x.dim() == 4
+        else x
+    ),
+    "native_batch_norm_backward": lambda x: torch.ops.aten.native_batch_norm_backward(
+        x * 2, x, None, None, None, _zeros(x), _zeros(x) + 1, True, 1e-5, [True, False, False]
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", _FORMATTED)
+def test_memory_formats_are_the_kernels(name: str) -> None:
+    """Images and signals whose channels come last, and others that are permuted, with and without gaps."""
+    whole = torch.arange(2.0 * 4 * 6 * 8).view(2, 4, 6, 8)
+    signals = [whole[..., 0].contiguous(), whole[..., 0].mT.contiguous().mT, whole[:, :, :, 0].permute(2, 1, 0)[::3]]
+    images = [
+        whole, whole.contiguous(memory_format=torch.channels_last), whole.mT.contiguous().mT,
+        torch.cat([whole, whole]).contiguous(memory_format=torch.channels_last)[::2],
+    ]  # fmt: skip
+    inputs = (*signals, *images)
+
+    def program(*inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [_FORMATTED[name](x) for x in inputs]
+
+    found = compiler.compile(program, inputs)(*inputs)
+    for x, result, expected in zip(inputs, found, program(*inputs), strict=True):
+        assert result.stride() == expected.stride(), x.stride()
+        assert torch.allclose(result, expected, atol=1e-5), x.stride()
+
+
+def test_normal_numbers_around_tensors_are_contiguous() -> None:
+    mean = torch.zeros(4, 3, dtype=torch.float64).mT
+
+    def program(mean: torch.Tensor, std: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.normal(mean, std), torch.normal(1.0, std), torch.normal(mean, 1.0)]
+
+    std = torch.ones(2, 3, 1).expand(2, 3, 4)
+    found = compiler.compile(program, (mean, std))(mean, std)
+    assert [(x.stride(), x.dtype) for x in found] == [(x.stride(), x.dtype) for x in program(mean, std)]

@@ -92,6 +92,48 @@ def test_relu_keeps_a_negative_zero(dtype: torch.dtype) -> None:
     assert_like_eager(lambda x: (torch.relu(x), torch.relu(x).signbit()[:4]), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x: x + 0,
+        lambda x: 0 + x,
+        lambda x: torch.zeros(4, dtype=x.dtype).add_(x),
+        lambda x: torch.zeros(8, dtype=x.dtype)[2:6] + x,
+        lambda x: torch.zeros((), dtype=x.dtype) + x,
+        lambda x: torch.cat([torch.zeros(2, dtype=x.dtype), torch.zeros(2, dtype=x.dtype)]) + x,
+        lambda x: torch.tensor([0.0, 0.0, 0.0, 0.0], dtype=x.dtype) + x,
+        lambda x: torch.zeros_like(x).addcmul_(x, torch.ones_like(x)),
+        lambda x: x.unsqueeze(0).sum(0),
+        lambda x: x.cumsum(0)[:2],
+        lambda x: x[:1].cumsum(0),
+        lambda x: x - 0,
+        lambda x: 0 - x,
+        lambda x: x + -0.0,
+    ],
+    ids=[
+        "number",
+        "left",
+        "in place",
+        "slice",
+        "0-d",
+        "cat",
+        "list",
+        "addcmul",
+        "sum",
+        "cumsum",
+        "cumsum of one",
+        "minus",
+        "from",
+        "-0",
+    ],
+)
+def test_a_negative_zero_and_a_constant_zero(add, dtype: torch.dtype) -> None:
+    """XLA takes `x + 0` for `x`, which gives -0 where eager gives +0."""
+    x = torch.tensor([-0.0, -0.0, 0.0, 1.5], dtype=dtype)
+    assert_like_eager(lambda x: (add(x), add(x).signbit()), x)
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_lcm_overflows_like_eager(dtype: torch.dtype) -> None:
     x = torch.tensor([126, 100, 0, 127, 35], dtype=dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from tools.opinfo import judge, results
+from tools.opinfo.__main__ import main
 from tools.opinfo.check import Verdict, reason
 from tools.opinfo.core_samples import CORE
 from tools.opinfo.distributions import compare_draws
@@ -54,6 +56,13 @@ def test_what_passed_still_passes(verdicts: dict[Unit, list[Verdict]]) -> None:
         if set(cell) == {"passed"} and any(v.kind == "refused" for v in found):
             lost.append((unit, found))
     assert lost == []
+
+
+@pytest.mark.slow
+def test_strides_of_results_where_operands_are_not_contiguous(capsys: pytest.CaptureFixture[str]) -> None:
+    """A part of `make layouts`."""
+    assert main(["layouts", "--part", "29", "--limit", "2"]) == 0, capsys.readouterr().out
+    assert re.search(r"\b[1-9]\d* agreed, 0 differ", capsys.readouterr().out)
 
 
 def test_no_entry_is_recorded_as_wrong() -> None:

@@ -131,6 +131,13 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return torch.nn.functional.one_hot(input, num_classes).contiguous()
 
 
+def max_pool1d(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """As the kernel lays it out that neither keeps indices nor differentiates; on fakes PyTorch has the other one only."""
+    indices = len(args) > 5 and args[5] or kwargs.get("return_indices", False)
+    plain = not indices and not (input.requires_grad and torch.is_grad_enabled())
+    return torch.nn.functional.max_pool1d(input.contiguous() if plain else input, *args, **kwargs)
+
+
 def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
     places = named.get("tensor_indices_or_sections", named.get("indices", named.get("sections", indices_or_sections)))
     if isinstance(places, Tensor):
@@ -185,6 +192,6 @@ _FUNCTIONS: dict[Any, Any] = {
     torch.istft: istft, torch.Tensor.istft: istft, torch.ops.aten.istft.default: istft,
     torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: ctc_loss,
     torch.ops.aten.ctc_loss.IntList: ctc_loss, torch.ops.aten.ctc_loss.Tensor: ctc_loss,
-    torch.nn.functional.one_hot: one_hot,
+    torch.nn.functional.one_hot: one_hot, torch.max_pool1d: max_pool1d, torch.nn.functional.max_pool1d: max_pool1d,
     torch.tensor_split: tensor_split, torch.Tensor.tensor_split: tensor_split,
 }  # fmt: skip

@@ -1,9 +1,10 @@
-"""Pointwise operators whose results fake mode lays out unlike the kernels.
+"""Operators whose results fake mode lays out unlike the kernels.
 
 A pointwise kernel is one iterator over its operands (ATen's `TensorIterator`): each is first converted to the type the
 kernel computes in, then the first operand with an opinion decides the order of the dimensions. For most operators the
 shape function of PyTorch does the same; those named here are put together from several operators there, each with an
-order of its own. Sums have the kernel's order in fake mode too, so it is asked of them.
+order of its own. Sums have the kernel's order in fake mode too, so it is asked of them. Other kernels ask for a memory
+format, which their shape functions do not look at.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from compiler.frontend.forms import is_symbolic
-from dialects.types import row_major
 
 _aten = torch.ops.aten
 
@@ -45,7 +46,7 @@ def _as_they_are(first: Tensor, second: Tensor, computed: torch.dtype) -> Tensor
 _ITERATED = (
     _aten.copysign.Tensor, _aten.floor_divide.default, _aten.heaviside.default, _aten.logaddexp.default,
     _aten.logaddexp2.default, _aten.logical_and.default, _aten.logical_or.default, _aten.logical_xor.default,
-    _aten.logit_backward.default, _aten.special_xlog1py.default, _aten.xlogy.Tensor,
+    _aten.logit_backward.default, _aten.special_xlog1py.default, _aten.xlogy.Tensor, _aten.div.Tensor_mode,
 )  # fmt: skip
 
 _LAYOUTS: dict[OpOverload, Callable[[Tensor, Tensor, torch.dtype], Tensor]] = {
@@ -56,14 +57,25 @@ _LAYOUTS: dict[OpOverload, Callable[[Tensor, Tensor, torch.dtype], Tensor]] = {
 }
 """By overload, a tensor that lies as the result does, of the two operands and the type that the kernel computes in."""
 
-_CONTIGUOUS = frozenset({_aten.pow.Scalar})
-"""The structured kernel asks for no strides."""
+_FORMATTED = frozenset({
+    _aten._native_batch_norm_legit.default, _aten._native_batch_norm_legit.no_stats,
+    _aten._native_batch_norm_legit_functional.default, _aten._native_batch_norm_legit_no_training.default,
+    _aten._batch_norm_with_update.default, _aten._batch_norm_with_update_functional.default,
+    _aten.native_batch_norm_backward.default,
+    _aten.channel_shuffle.default, _aten.max_unpool2d.default,
+})  # fmt: skip
+"""The first result is in the memory format that the operands suggest: channels last, or contiguous."""
+
+_CONTIGUOUS = frozenset({_aten.pow.Scalar, _aten.nll_loss2d_forward.default})
+"""The first result is contiguous."""
 
 
 def as_the_kernel_lays_out(op: OpOverload, args: Sequence[Any], result: Any) -> Any:
     """What fake mode gave for `op(*args)`, with the strides that the kernel gives."""
     if op in _CONTIGUOUS:
-        return result if result.is_contiguous() or is_symbolic(result) else _fake(result, row_major(result.shape))
+        return _in_format(torch.contiguous_format, result)
+    if op in _FORMATTED:
+        return result if is_symbolic(args[0]) else _in_format(suggest_memory_format(args[0]), result)
     layout = _LAYOUTS.get(op)
     if layout is None:
         return result
@@ -76,7 +88,16 @@ def as_the_kernel_lays_out(op: OpOverload, args: Sequence[Any], result: Any) -> 
     return result if strides == result.stride() else _fake(result, strides)
 
 
-def _fake(result: FakeTensor, strides: Sequence[int]) -> Tensor:
+def _in_format(memory_format: torch.memory_format, result: Any) -> Any:
+    first, *rest = result if isinstance(result, tuple) else (result,)
+    if not isinstance(first, FakeTensor) or is_symbolic(first) or first.is_contiguous(memory_format=memory_format):
+        return result
+    with _disable_current_modes(), first.fake_mode:
+        strides = torch.empty(first.shape, memory_format=memory_format).stride()
+    return (_fake(first, strides), *rest) if rest else _fake(first, strides)
+
+
+def _fake(result: Any, strides: Sequence[int]) -> Tensor:
     with _disable_current_modes(), result.fake_mode:
         return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
 

@@ -57,8 +57,8 @@ def _as_strided_scatter(op: OpOverload, x: torch.Tensor) -> _Form:
     return run
 
 
-def _isin(op: OpOverload, x: torch.Tensor) -> _Form | None:
-    """The kernel gives a contiguous result, and the shape function one that lies as the operand does."""
+def _of_contiguous(op: OpOverload, x: torch.Tensor) -> _Form | None:
+    """The kernel gives a contiguous result, PyTorch's shape function or decomposition one that lies as the operand does."""
     if x.is_contiguous():
         return None
     return lambda x, *others, **named: op(x.contiguous(), *others, **named)
@@ -67,5 +67,6 @@ def _isin(op: OpOverload, x: torch.Tensor) -> _Form | None:
 _FORMS: dict[OpOverload, Callable[[OpOverload, torch.Tensor], _Form | None]] = {
     _aten._linalg_det.default: _determinant, _aten._linalg_slogdet.default: _determinant,
     _aten.as_strided_copy.default: _as_strided_copy, _aten.as_strided_scatter.default: _as_strided_scatter,
-    _aten.isin.Tensor_Tensor: _isin, _aten.isin.Tensor_Scalar: _isin,
+    _aten.isin.Tensor_Tensor: _of_contiguous, _aten.isin.Tensor_Scalar: _of_contiguous,
+    _aten.upsample_nearest1d.default: _of_contiguous, _aten._upsample_nearest_exact1d.default: _of_contiguous,
 }  # fmt: skip

@@ -89,6 +89,13 @@ def normal_(draw: Draw, self: torch.Tensor, mean: float = 0.0, std: float = 1.0)
     return self.copy_(normal(draw, self.shape, self.dtype) * std + mean)
 
 
+def normal_of_tensors(draw: Draw, mean: torch.Tensor | float, std: torch.Tensor) -> torch.Tensor:
+    """Contiguous, and of the type of the mean where that is a tensor."""
+    like = mean if isinstance(mean, torch.Tensor) else std
+    shape = torch.broadcast_shapes(like.shape, std.shape)
+    return (normal(draw, shape, like.dtype) * std + mean).to(like.dtype).contiguous()
+
+
 def random_(draw: Draw, self: torch.Tensor) -> torch.Tensor:
     """All non-negative integers of an integer type, or those that a floating-point type holds exactly."""
     if self.dtype.is_floating_point:
@@ -185,6 +192,8 @@ _UNTAGGED = frozenset(
 _RULES: dict[OpOverload, Rule] = {
     _ATEN.uniform_.default: uniform_,
     _ATEN.normal_.default: normal_,
+    _ATEN.normal.float_Tensor: normal_of_tensors,
+    _ATEN.normal.Tensor_Tensor: normal_of_tensors,
     _ATEN.random_.default: random_,
     _ATEN.random_.to: random_to_,
     getattr(_ATEN.random_, "from"): random_from_,

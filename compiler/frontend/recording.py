@@ -107,6 +107,10 @@ class Recorder(TorchDispatchMode):
         if expands(func):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+        plain = plain_form(func, args)
+        if plain is not None:
+            with self:
+                return plain(*args, **kwargs)
         if composite(func):  # called from inside another operator, where they are not taken apart by themselves
             with self:
                 return func.decompose(*args, **kwargs)
@@ -114,10 +118,6 @@ class Recorder(TorchDispatchMode):
         if fused is not None:
             with self:
                 return fused(*args, **kwargs)
-        plain = plain_form(func, args)
-        if plain is not None:
-            with self:
-                return plain(*args, **kwargs)
         stored = stored_collective(func)
         if stored is not None:
             with self:

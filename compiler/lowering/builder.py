@@ -17,6 +17,8 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from compiler.lowering.signed_zeros import is_constant_zero
+
 F8_MAX = 448.0
 """The largest number of f8E4M3FN, which has no infinity."""
 
@@ -123,8 +125,18 @@ class Builder:
     # -- forms ---------------------------------------------------------------------------------
 
     def plus(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The sum; of booleans it is true when one is. XLA runs an addition of them so as well, but folds `true + true` to false."""
-        return hlo.or_(x, y) if self.element(x) == "i1" else hlo.add(x, y)
+        """The sum, also where XLA's folding gives another.
+
+        Of booleans it is true when one is; XLA folds `true + true` to false. With a constant zero, -0 becomes +0 (`signed_zeros`).
+        """
+        element = self.element(x)
+        if element == "i1":
+            return hlo.or_(x, y)
+        if element[0] in "fb":  # f.. and bf16
+            for zero, other in ((x, y), (y, x)):
+                if is_constant_zero(zero):
+                    return hlo.select(self.compare("EQ", other, zero), zero, other)
+        return hlo.add(x, y)
 
     def convert(self, value: ir.Value, element: str) -> ir.Value:
         """Element-wise conversion with PyTorch's rules (complex to real drops the imaginary part; to bool: != 0)."""

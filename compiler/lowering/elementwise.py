@@ -317,20 +317,20 @@ def lerp(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.addcmul.default")
 def addcmul(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, hlo.add(x, hlo.multiply(_times(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, b.plus(x, hlo.multiply(_times(b, left, call.arg(3, "value", 1)), right)))
 
 
 @lowering("aten.addcdiv.default")
 def addcdiv(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, hlo.add(x, hlo.divide(_times(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, b.plus(x, hlo.divide(_times(b, left, call.arg(3, "value", 1)), right)))
 
 
 @lowering("prims.fma.default")
 def multiply_add(b: Builder, call: Call) -> ir.Value:
     """As eager PyTorch computes it, which rounds the product too."""
     left, right, x = computed(b, call, call.args[:3])
-    return finish(b, call, hlo.add(hlo.multiply(left, right), x))
+    return finish(b, call, b.plus(hlo.multiply(left, right), x))
 
 
 # -- smallest and largest ----------------------------------------------------------------------

@@ -86,7 +86,7 @@ def _plus(b: Builder, call: Call, product: ir.Value) -> ir.Value:
     if beta != 0:
         (addend,) = operands(b, call.args[:1], b.element(product), call.types[0][1])
         addend = addend if beta == 1 else hlo.multiply(addend, like(b, beta, addend))
-        product = hlo.add(addend, product)
+        product = b.plus(addend, product)
     return finish(b, call, product)
 
 
@@ -147,7 +147,7 @@ def linear(b: Builder, call: Call) -> ir.Value:
     x, weight, bias = call.args[0], call.args[1], call.arg(2, "bias")
     product = contract(b, x, weight, ((len(b.shape(x)) - 1,), (len(b.shape(weight)) - 1,)))
     if bias is not None:
-        product = hlo.add(product, *operands(b, [bias], b.element(product), call.types[0][1]))
+        product = b.plus(product, *operands(b, [bias], b.element(product), call.types[0][1]))
     return finish(b, call, product)
 
 

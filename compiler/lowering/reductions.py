@@ -52,6 +52,8 @@ def fold(
 
 
 def add_up(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
+    if dims and all(b.shape(x)[d] == 1 for d in dims):
+        x = b.plus(x, like(b, 0, x))  # the sum starts with 0; XLA takes this one for a reshape, and keeps -0
     return fold(b, x, 0, dims, lambda a, e: hlo.add(a, e), keep)
 
 

@@ -175,13 +175,15 @@ def scan(
 
 def _running(b: Builder, call: Call, neutral: float, combine: Callable[..., ir.Value]) -> ir.Value:
     x = _vector(b, b.convert(call.args[0], wide(call.types[0][0])))
+    if neutral == 0:
+        x = b.plus(x, b.splat(0, b.element(x), b.shape(x)))  # eager starts its sums with +0: none is -0
     dim = axis(call.args[1], len(b.shape(x)))
     return _stored(b, call, scan(b, [x], [neutral], dim, lambda left, right: [combine(left, right)])[0])
 
 
 @lowering("aten.cumsum.default")
 def cumsum(b: Builder, call: Call) -> ir.Value:
-    return _running(b, call, 0, lambda left, right: hlo.add(left, right))
+    return _running(b, call, 0, b.plus)
 
 
 @lowering("aten.cumprod.default")

@@ -158,6 +158,8 @@ def constant(b: Builder, data: DenseIntOrFPElementsAttr, element: str, shape: tu
     width = ELEMENTS[element][1]
     raw = data.data.data
     numel = math.prod(shape)
+    if numel and not np.frombuffer(raw, np.uint8).any():
+        return b.splat(0, element, shape)
     if element in _COMPONENT:
         array = np.frombuffer(raw, np.complex64 if element == "complex<f32>" else np.complex128)
     elif element == "i1":

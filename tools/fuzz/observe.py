@@ -50,6 +50,7 @@ class Observation:
         if self.structure != other.structure:
             return [f"structure {other.structure}, should be {self.structure}"]
         found: list[str] = []
+        apart = list(apart)
         for kind, mine, theirs in (
             ("output", self.outputs, other.outputs),
             ("argument", self.arguments, other.arguments),
@@ -57,6 +58,8 @@ class Observation:
             for number, (right, got) in enumerate(zip(mine, theirs, strict=True)):
                 if right.form != got.form and not (pure and kind == "output" and right.form[:2] == got.form[:2]):
                     found.append(f"{kind} {number} has form {got.form}, should be {right.form}")
+                elif right.values != got.values and flushed(right, got):
+                    apart += [number] * (kind == "argument")
                 elif right.values != got.values:
                     found.append(f"{kind} {number} is {got.text}, should be {right.text}")
         for number, (right, got) in enumerate(zip(self.memory, other.memory, strict=True)):
@@ -78,6 +81,25 @@ class Observation:
         for output, kind, number, relation in sorted(other.sharing - self.sharing):
             found.append(f"output {output} should not be {relation} of {kind} {number}")
         return found
+
+
+_SUBNORMAL = {"bfloat16": (np.uint16, 0x7F80), "float32": (np.uint32, 0x7F800000), "complex64": (np.uint32, 0x7F800000)}
+"""Types of which XLA's CPU back end takes subnormal numbers for zero: bits that hold an element (or half of one), exponent."""
+
+
+def flushed(right: Seen, got: Seen) -> bool:
+    """Whether all that differs are subnormal numbers that became zero.
+
+    Computations count them as zero. A move keeps them but for one case (jaxlib 0.10.2): LLVM makes the integers that XLA moves into bf16
+    where a bitcast follows in the same loop, and carries those as f32.
+    """
+    if right.form[0] not in _SUBNORMAL or len(right.values) != len(got.values):
+        return False
+    kind, exponent = _SUBNORMAL[right.form[0]]
+    wanted, found = (np.frombuffer(seen.values, kind) for seen in (right, got))
+    magnitude = np.iinfo(kind).max >> 1
+    lost = (wanted & exponent == 0) & (found & magnitude == 0)
+    return bool(((wanted == found) | lost).all())
 
 
 def observe(function: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> Observation:

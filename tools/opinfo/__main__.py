@@ -39,6 +39,12 @@ def _arguments() -> argparse.ArgumentParser:
     )
     report.add_argument("--journal", type=Path, default=JOURNAL)
     report.add_argument("--no-write", action="store_true", help="print the figures only")
+    layouts = commands.add_parser(
+        "layouts", help="strides of the results of samples whose operands are not contiguous; nothing is compiled"
+    )
+    layouts.add_argument("patterns", nargs="*", help="names of entries, with wildcards (default: all)")
+    layouts.add_argument("--limit", type=int, default=4, help="samples per entry")
+    layouts.add_argument("--part", type=int, default=1, metavar="N", help="only every N-th entry")
     commands.add_parser("figures", help="print the figures of docs/opinfo.json")
     return parser
 
@@ -49,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     console = Console()
     if options.command == "run":
         return _run(options, console)
+    if options.command == "layouts":
+        return _layouts(options, console)
     from tools.opinfo import page, results
 
     if options.command == "report":
@@ -123,6 +131,26 @@ def _run(options: argparse.Namespace, console: Console) -> int:
                         )
     console.print(f"{len(work)} units in {time.perf_counter() - start:.0f} s: {_line(counts)}", highlight=False)
     return 1 if counts["wrong"] or counts["layout"] or counts["crashed"] else 0
+
+
+def _layouts(options: argparse.Namespace, console: Console) -> int:
+    from tools.opinfo.layouts import check
+    from tools.opinfo.samples import dtypes, entries
+
+    counts: Counter[str] = Counter()
+    known = entries()
+    names = [n for n in known if not options.patterns or any(fnmatch.fnmatchcase(n, p) for p in options.patterns)]
+    for name in names[:: options.part]:
+        for kind in dtypes(known[name])[:1]:
+            for found in check(known[name], kind, options.limit):
+                plain = found.verdict if found.verdict in ("agreed", "refused") else "differ"
+                counts[plain] += 1
+                if plain == "differ":
+                    line = f"{name} {found.layout}: {found.verdict} {found.sample}"
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    figures = ", ".join(f"{counts[kind]} {kind}" for kind in ("agreed", "differ", "refused"))
+    console.print(f"{counts.total()} calls of {len(names[:: options.part])} entries: {figures}", highlight=False)
+    return 1 if counts["differ"] else 0
 
 
 def _line(counts: Counter[str]) -> str:
