@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from xdsl.context import Context
@@ -15,7 +16,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, UnitAttr
 from compiler.errors import CompileError
 from compiler.export.hlo import to_hlo
 from compiler.export.signature import Signature, signature_of
-from compiler.frontend.capture import capture
+from compiler.frontend.capture import ALONE, capture
 from compiler.frontend.importer import import_graph
 from compiler.frontend.inputs import Captured
 from compiler.frontend.kernels import READERS, KernelReader
@@ -46,6 +47,9 @@ from dialects.calls import HandleCall
 
 TARGETS = ("xla", "neuron")
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @dataclass
 class Stages:
@@ -61,6 +65,18 @@ class Stages:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
+def _alone(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` in one thread at a time."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with ALONE:
+            return function(*args, **kwargs)
+
+    return run
+
+
+@_alone
 def compile_program(
     program: Any,
     example_inputs: Sequence[Any] | None,
@@ -77,6 +93,10 @@ def compile_program(
     """See `compiler.compile`."""
     if target not in TARGETS:
         raise CompileError(f"unknown target {target!r}", hint=f"one of {', '.join(TARGETS)}")
+    if xla_flags is not None and not isinstance(xla_flags, Mapping):
+        raise CompileError(
+            f"xla_flags are a {type(xla_flags).__name__}", hint="give values by the names of options, in a dict"
+        )
     stages, readers = Stages(), (*kernels, *READERS)
     with stages.measure("capture"):
         captured = capture(program, example_inputs, trust=trust)
@@ -161,6 +181,7 @@ def _stage_texts(
 ) -> dict[str, Any]:
     """The texts behind `Executable.ir`. The first two are imported again when asked for: keeping them costs more."""
 
+    @_alone
     def handles() -> ModuleOp:
         imported = import_graph(captured, readers, reshapes=True)
         mark_donated(imported, donate)
@@ -200,4 +221,8 @@ def mark_donated(program: Program, donate: Sequence[int | str] | str) -> None:
 
 
 def _items(donate: Sequence[int | str] | str) -> Iterable[int | str]:
+    if not isinstance(donate, Iterable):
+        raise CompileError(
+            f"donate={donate!r} is no list of arguments", hint="give indices or names in a list, or 'all'"
+        )
     return (donate,) if isinstance(donate, str) else donate

@@ -334,7 +334,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         pipeline = None if options.passes is None else Pipeline.parse(options.passes)
         run = _Run(options, pipeline)
         name = "<stdin>" if options.input == "-" else options.input
-        data = _read(options.input)
+        data = b"" if name.endswith(".pt2") else _read(options.input)
         if name.endswith(".pt2") or data[:4] == b"PK\x03\x04":
             if options.verify_diagnostics or options.split_input_file:
                 raise UsageError("--verify-diagnostics and --split-input-file are for text")

@@ -466,3 +466,6 @@ def test_a_place_where_nothing_can_be_saved(tmp_path: Path):
     for place in (tmp_path / "file" / "a", "a\0b", None, "/proc/nowhere/a"):
         with pytest.raises(CompileError, match="nothing can be saved"):
             run.save(place)  # pyright: ignore
+    for nowhere in (None, 5):
+        with pytest.raises(CompileError, match="is no path"):
+            compiler.load(nowhere)  # pyright: ignore

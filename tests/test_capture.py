@@ -664,3 +664,20 @@ def test_a_graph_with_defaults_is_called_with_and_without_them() -> None:
 def test_torchscript_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="TorchScript"):
         capture(torch.jit.script(torch.nn.Linear(3, 3)), (torch.ones(3),))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"example_inputs": 3}, "example inputs are a int"),
+        ({"example_inputs": "x"}, "example inputs are a str"),
+        ({"example_inputs": {"x": torch.ones(2)}}, "example inputs are a dict"),
+        ({"example_inputs": (torch.nested.nested_tensor([torch.ones(2)]),)}, "x is a nested tensor"),
+        ({"donate": 5}, "donate=5 is no list"),
+        ({"donate": True}, "donate=True is no list"),
+        ({"xla_flags": "fast"}, "xla_flags are a str"),
+    ],
+)
+def test_wrong_options_of_compile_are_named(options, message) -> None:
+    with pytest.raises(CompileError, match=message):
+        compile(lambda x: x + 1, **{"example_inputs": (torch.ones(2),), **options})

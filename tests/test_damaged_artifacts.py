@@ -393,3 +393,19 @@ def test_bytes_and_index_are_damaged_alike(
 
 def test_there_are_enough() -> None:
     assert len({damage for damage, _ in DAMAGE}) >= 20
+
+
+def test_a_module_that_crashes_xla_is_refused_when_it_is_loaded(sound: Path, tmp_path: Path) -> None:
+    """A reduction without operands: XLA's conversion to StableHLO looks at the first one, and there is none."""
+    for path in sound.rglob("*"):
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    module = Module.FromString((sound / HLO).read_bytes())
+    del of_opcode(module, "reduce").operand_ids[:]
+    data = module.SerializeToString(deterministic=True)
+    (tmp_path / HLO).write_bytes(data)
+    index = json.loads((tmp_path / "aliases.json").read_text())
+    index["files"][HLO] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (tmp_path / "aliases.json").write_text(json.dumps(index))
+    with pytest.raises(compiler.CompileError, match="opcode reduce, has 0 operands"):
+        compiler.load(tmp_path)

@@ -149,6 +149,74 @@ def test_threads_share_an_executable() -> None:
     assert not faults
 
 
+def test_threads_compile_at_once() -> None:
+    """PyTorch traces in one thread at a time, also for torch.compile and for who asks for the text of a stage."""
+    faults: list[BaseException] = []
+
+    def work(value: float) -> None:
+        class Step(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("total", torch.zeros(4))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.get_buffer("total")[1:] += value
+                return x * value + self.get_buffer("total")
+
+        try:
+            for _ in range(3):
+                one, other, x = Step(), Step(), torch.ones(2, 4)
+                run = compiler.compile(one, (x,))
+                assert torch.equal(run(x), other(x)) and torch.equal(one.get_buffer("total"), other.get_buffer("total"))
+                assert "aten.add_" in run.ir("import")
+                torch.compile(lambda y: y * 2, backend="eager")(x)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=(float(k),)) for k in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+FORKED = """
+import os, signal, torch, compiler
+
+def fork(work):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        try:
+            work()
+            os._exit(0)
+        except compiler.CompileError as error:
+            print(error, flush=True)
+            os._exit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+x = torch.randn(300, 300)
+work = lambda: compiler.compile(lambda a: (a @ a).sin() @ a, (x,))(x)
+assert fork(work) == 0, "before XLA has started"
+step = compiler.compile(lambda a: a @ a, (x,))
+step(x)
+assert fork(lambda: step(x)) == 3
+assert fork(work) == 3
+step(x)
+"""
+
+
+def test_a_forked_process_is_told_that_it_cannot_run() -> None:
+    """The threads of XLA are not there; without a word it would wait for them for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("XLA has started before this process was forked") == 2
+
+
 # -- hostile directories ---------------------------------------------------------------------------
 
 

@@ -447,6 +447,27 @@ def test_a_wrong_argument_is_named_and_nothing_runs(make: Any, message: str):
     assert not cache.any() and cache._version == 0
 
 
+def test_arguments_without_memory_are_named():
+    step, cache, x = cache_step(), aligned(4, 8), torch.ones(4, 8)
+    with pytest.raises(GuardError, match="'x' has no memory: it belongs to a transform"):
+        torch.vmap(lambda row: step(row, cache))(torch.ones(3, 4, 8))
+    step(x, cache)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(GuardError, match="the memory of argument 'x' was freed"):
+        step(x, cache)
+    assert torch.equal(cache, torch.ones(4, 8))
+    assert x.untyped_storage().nbytes() == 0
+
+
+def test_run_takes_one_tensor_for_each_argument():
+    step, cache, x = cache_step(), aligned(4, 8), torch.ones(4, 8)
+    for wrong, message in (([x], "expected 2 tensors, got 1"), ([x, cache, x], "got 3"), ([x, None], "got NoneType")):
+        with pytest.raises(GuardError, match=message):
+            step.run(wrong)  # pyright: ignore
+    step.run([x, cache])
+    assert torch.equal(cache, torch.ones(4, 8))
+
+
 def test_gradients_may_be_there_when_nobody_records():
     step, cache = cache_step(), aligned(4, 8)
     x = torch.ones(4, 8, requires_grad=True)
@@ -637,6 +658,15 @@ def test_unused_arguments_are_guarded_and_returned():
     assert same is spare and view.tolist() == [4.0, 5.0] and run.unused_arguments == ("spare",)
     with pytest.raises(GuardError, match="'spare'"):
         run(torch.ones(4), torch.ones(5))
+
+
+@pytest.mark.parametrize("window", [contiguous(5), contiguous(4, offset=1), contiguous(1, offset=2**40)])
+def test_views_of_an_argument_that_nothing_reads_stay_inside_it(window: Window):
+    """It has no parameter whose size would tell."""
+    signature = compiler.compile(lambda x: x[1:], (torch.ones(4),)).signature
+    assert signature.bindings[0].parameter < 0
+    with pytest.raises(CompileError, match="output 0 reaches out of argument 'x'"):
+        Signature(**{**signature.__dict__, "plan": (OutputSource("argument_view", 0, "f32", window),)})
 
 
 def test_hlo_and_signature_must_agree():

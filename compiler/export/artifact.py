@@ -22,6 +22,7 @@ from typing import Any, Literal
 import torch
 
 from compiler.errors import CompileError
+from compiler.export.decoder import DecodeError, check_module
 from compiler.export.directory import Directory, snapshot
 from compiler.export.elements import DTYPES, ELEMENTS, with_lazy
 from compiler.export.hlo import interface
@@ -240,7 +241,13 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def read(directory: str | os.PathLike[str]) -> Artifact:
     """The artifact in a directory, checked throughout; CompileError says what is wrong with it."""
-    return snapshot(Path(directory), _read)
+    try:
+        path = Path(directory)
+    except TypeError as error:
+        raise CompileError(
+            f"a {type(directory).__name__} is no path of an artifact", hint="give a directory"
+        ) from error
+    return snapshot(path, _read)
 
 
 def _read(directory: Directory) -> Artifact:
@@ -253,9 +260,9 @@ def _read(directory: Directory) -> Artifact:
     head = node.table()
     if "format" not in head or head["format"].value != FORMAT:
         raise node.error(f"the format is not {FORMAT!r}")
-    if "version" not in head or head["version"].value != VERSION:
-        version = head["version"].value if "version" in head else "none"
-        raise node.error(f"version {version!r} is not one that can be read here ({VERSION})")
+    version = head["version"].value if "version" in head else "none"
+    if type(version) is not int or version != VERSION:
+        raise node.error(f"version {str(version)[:40]} is not one that can be read here ({VERSION})")
     document = node.record(("format", "version", "weights", *KEYS, "state", "files"))
     weights = document["weights"].choice(("include", "omit"))
     files = {name: entry.record(("bytes", "sha256")) for name, entry in document["files"].table().items()}
@@ -266,6 +273,10 @@ def _read(directory: Directory) -> Artifact:
         raise CompileError(f"{HLO} and {INDEX} disagree on parameters or results")
     if set(parts.aliases) != set(signature.aliases):
         raise CompileError(f"{HLO} and {INDEX} disagree on the alias table")
+    try:
+        check_module(hlo)  # XLA takes for granted that operands are there, and crashes on what is no sound module
+    except DecodeError as error:
+        raise CompileError(f"{root / HLO} is not sound: {error}", hint="save the artifact again") from error
     try:
         stablehlo = _checked(directory, STABLEHLO, files, document["files"]).decode()
     except UnicodeDecodeError as error:

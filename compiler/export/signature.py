@@ -252,9 +252,8 @@ def _check_plan(s: Signature) -> None:
         if source.kind == "result":
             size = s.results[source.index].bytes
             _check_inside(source.window, source.element, size, where, f"result {source.index}")
-        elif (parameter := s.bindings[source.index].parameter) >= 0:
-            size = s.parameters[parameter].bytes
-            _check_inside(source.window, source.element, size, where, f"parameter {parameter}")
+        else:
+            _check_view(s, s.bindings[source.index], source.window, source.element, where)
 
 
 def _check_leaves(s: Signature) -> None:
@@ -282,8 +281,17 @@ def _check_reshaped(s: Signature) -> None:
         where = f"argument {b.name!r}, when it is reshaped,"
         _require(b.kind == "input", f"{where} is no input")
         _check_window(window, b.element, where)
-        if b.parameter >= 0:
-            _check_inside(window, b.element, s.parameters[b.parameter].bytes, where, f"parameter {b.parameter}")
+        _check_view(s, b, window, b.element, where)
+
+
+def _check_view(s: Signature, b: Binding, window: Window, element: str, where: str) -> None:
+    """A window on an argument's memory: that of its parameter, or what it covers itself."""
+    if b.parameter >= 0:
+        _check_inside(window, element, s.parameters[b.parameter].bytes, where, f"parameter {b.parameter}")
+        return
+    size, own = element_size(element), element_size(b.element)
+    inside = window.offset * size >= b.window.offset * own and window.reach * size <= b.window.reach * own
+    _require(inside, f"{where} reaches out of argument {b.name!r}")
 
 
 def _check_window(window: Window, element: str, where: str) -> None:

@@ -70,7 +70,7 @@ class Node:
         """An integer in a range (by default one that can be a size)."""
         value = self._typed(int, "an integer")
         if not low <= value <= high:
-            raise self.error(f"{value} is not between {low} and {high}")
+            raise self.error(f"{str(value)[:40]} is not between {low} and {high}")
         return value
 
     def integers(self) -> tuple[int, ...]:

@@ -18,10 +18,11 @@ def import_program(
     trust: bool = False,
 ) -> Program:
     """The handle IR of a callable, module, exported program, `.pt2` path or FX graph (see `capture`)."""
-    from compiler.frontend.capture import capture
+    from compiler.frontend.capture import ALONE, capture
     from compiler.frontend.importer import import_graph
 
-    return import_graph(capture(program, example_inputs, kwargs, trust=trust))
+    with ALONE:
+        return import_graph(capture(program, example_inputs, kwargs, trust=trust))
 
 
 def import_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> Program:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch._dynamo.convert_frame import compile_lock
 from torch._export.utils import _compiling_state_context
 from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedFakeTensorException
@@ -38,6 +39,9 @@ from compiler.frontend.sources import code_source, keep_user_frames, node_source
 from compiler.frontend.subscripts import Subscripts
 from compiler.frontend.surroundings import Attributes, Reached, is_constant, links, plain_values
 from compiler.program import Assumptions, Leaf
+
+ALONE = compile_lock
+"""Held by whoever captures and imports: tracing in PyTorch has one state for all threads. It is the lock of torch.compile."""
 
 
 def capture(
@@ -74,6 +78,10 @@ def capture(
         )
     if example_inputs is None or isinstance(example_inputs, torch.Tensor):
         raise CompileError("example inputs are missing", hint="give the positional arguments as a tuple")
+    if isinstance(example_inputs, (str, bytes, Mapping)) or not isinstance(example_inputs, Iterable):
+        raise CompileError(
+            f"example inputs are a {type(example_inputs).__name__}", hint="give the positional arguments as a tuple"
+        )
     return _traced(program, tuple(example_inputs), dict(kwargs or {}))
 
 
@@ -191,8 +199,11 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             raise UnsupportedError(
                 f"{item.name} has no elements yet", hint="run the module once eagerly before compiling"
             )
-        if item.tensor.layout != torch.strided or item.tensor.device.type == "meta":
-            raise UnsupportedError(f"{item.name} is a {item.tensor.layout} tensor on {item.tensor.device}")
+        if item.tensor.is_nested or item.tensor.layout != torch.strided or item.tensor.device.type == "meta":
+            kind = "nested" if item.tensor.is_nested else item.tensor.layout
+            raise UnsupportedError(
+                f"{item.name} is a {kind} tensor on {item.tensor.device}", hint="pass strided tensors that have memory"
+            )
         if id(item.tensor) not in fakes:
             try:
                 fakes[id(item.tensor)] = mode.from_tensor(item.tensor, static_shapes=True)

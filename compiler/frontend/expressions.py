@@ -19,13 +19,16 @@ _OTHERS = frozenset({
     "StrictGreaterThan", "GreaterThan", "StrictLessThan", "LessThan", "And", "Or", "Not", "PythonMod", "ModularIndexing",
     "ToFloat", "TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "Where",
 })  # fmt: skip
+_EXTREMES = frozenset({"Max", "Min", "max", "min"})
 _METHODS = frozenset({"size", "stride", "storage_offset"})
 _SYMBOL = re.compile(r"[A-Za-z]{1,5}[0-9]+|true|false|True|False|L")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?(/[0-9]+)?")
 _LONG = re.compile(r"[0-9_]{21}|[0-9.][eE][+-]?[0-9_]{4}")
 """A number too long for any size. It is looked for in the text, since SymPy reads that and not the value Python gives it."""
 
-_CHARACTERS, _BITS, _TERMS = 20_000, 4096, 4096
+_CHARACTERS, _BITS, _TERMS, _CANDIDATES = 20_000, 4096, 4096, 24
+"""Limits; SymPy compares each candidate for a maximum with each other one, nested ones as well, which takes milliseconds."""
+
 _PRECISION = 1000
 """The largest number of digits a `Float` may ask for."""
 
@@ -99,9 +102,17 @@ def _call(name: str, arguments: Sequence[ast.expr], keywords: Sequence[ast.keywo
         return _power(*arguments)
     if name in _PRODUCTS:
         return _product([_size(a) for a in arguments])
+    if name in _EXTREMES and len(arguments) + sum(map(_candidates, arguments)) > _CANDIDATES:
+        raise _Refused
     if name in _OTHERS:
         return _sum([_size(a) for a in arguments])
     raise _Refused
+
+
+def _candidates(node: ast.expr) -> int:
+    """How many operands the maxima and minima in an expression have."""
+    calls = (c for c in ast.walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name))
+    return sum(len(call.args) for call in calls if call.func.id in _EXTREMES)  # pyright: ignore
 
 
 def _number(name: str, arguments: Sequence[ast.expr]) -> _Size:

@@ -179,7 +179,7 @@ class Reached:
             if now != old:
                 raise UnsupportedError(
                     f"the call changes {what}", location=made_at(None),
-                    hint="do it outside of the program; a compiled program changes tensors only",
+                    hint="do it outside of the program, and in no other thread meanwhile; a compiled program changes tensors only",
                 )  # fmt: skip
 
     def restore(self) -> None:
@@ -404,10 +404,11 @@ def plain_values(owner: torch.nn.Module | None) -> dict[str, dict[str, object]]:
     }
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = 4) -> bool:
     if type(value) not in (tuple, list, dict, set) or len(value) > _FEW:
         return is_constant(value)
-    return all(map(_is_plain, value)) and (not isinstance(value, dict) or all(map(_is_plain, value.values())))
+    inner = [*value, *(value.values() if isinstance(value, dict) else ())]
+    return depth > 0 and all(_is_plain(item, depth - 1) for item in inner)
 
 
 _FEW = 64

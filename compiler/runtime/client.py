@@ -22,8 +22,15 @@ of the updates of a 16-bit scatter into a bitcast, and the values are wrong.
 
 
 @functools.cache
+def _home() -> int:
+    """The process that the client was made in."""
+    return os.getpid()
+
+
+@functools.cache
 def cpu_client() -> Any:
     """The CPU client of this process. Calls run in the caller's thread: a result is there when they return."""
+    _home()
     if "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
         utils.absl_set_min_log_level(2)  # errors only: making a client writes notices to stderr
     return xla_client.make_cpu_client(asynchronous=False)
@@ -41,6 +48,15 @@ def sharding() -> Any:
     return _jax.SingleDeviceSharding(device())
 
 
+def check_process() -> None:
+    """CompileError in a process that was forked after XLA had started: its threads are not there, and it would wait for them."""
+    if cpu_client.cache_info().currsize and os.getpid() != _home():
+        raise CompileError(
+            "XLA has started before this process was forked, and cannot run in it",
+            hint="start the process with the method 'spawn', or fork before the first program is compiled or loaded",
+        )
+
+
 def compile_options(**overrides: Any) -> Any:
     """XLA's compile options; `overrides` are flags by name, with text, bool or int values."""
     options = xla_client.CompileOptions()
@@ -50,6 +66,7 @@ def compile_options(**overrides: Any) -> Any:
 
 def compile_hlo(data: bytes, options: Any = None) -> Any:
     """Compile a serialised HLO module. Its alias table is checked first: XLA aborts the process on a bad one."""
+    check_process()
     parts = interface(data)
     check_aliases(parts.aliases, parts.parameters, parts.results)
     bytecode = check_shapes(data)

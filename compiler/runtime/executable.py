@@ -23,7 +23,7 @@ from compiler.export.trees import is_size
 from compiler.program import Assumptions, Link
 from compiler.random_bits import SEEDS, next_seed, seeded
 from compiler.runtime.buffers import Memory
-from compiler.runtime.client import compile_hlo, sharding
+from compiler.runtime.client import check_process, compile_hlo, sharding
 from compiler.runtime.guards import Guards
 from compiler.runtime.outputs import Outputs
 from compiler.runtime.state import ModuleState, StoredState, check_link, untied
@@ -278,10 +278,18 @@ class Executable:
 
     def run(self, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results on these tensors, flat: one for each of `argument_names`, in place of the inputs and the state."""
+        tensors, names = list(arguments), self.argument_names
+        if len(tensors) != len(names):
+            raise GuardError(
+                f"run: expected {len(names)} tensors, got {len(tensors)}", hint=f"they are {', '.join(names)}"
+            )
+        for tensor, name in zip(tensors, names, strict=True):
+            _require_plain(tensor, name)
         with self._lock:
-            return self._run(list(arguments))
+            return self._run(tensors)
 
     def _run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        check_process()
         addresses, staged = self._guards.check(tensors)
         taken: set[int] = set()
         buffers: list[Any] = []

@@ -71,7 +71,10 @@ class Guards:
                 f"argument {self._bindings[index].name!r} requires a gradient, and a compiled program records none",
                 hint="call it under torch.no_grad(), or detach the tensor",
             )
-        addresses = tuple([tensor.data_ptr() for tensor in tensors])
+        try:
+            addresses = tuple([tensor.data_ptr() for tensor in tensors])
+        except RuntimeError:
+            raise self._without_memory(tensors) from None
         if addresses != self._addresses:
             self._staged = self._judge_sharing(tensors, addresses)
             self._addresses = addresses
@@ -106,6 +109,22 @@ class Guards:
             hint = "resolve it with .resolve_conj() and .resolve_neg()" if not (neg or conj) else recompile
             raise fail("lazy (negative, conjugate) bits", (neg, conj), bits, hint)
 
+    def _without_memory(self, tensors: Sequence[torch.Tensor]) -> GuardError:
+        """Tensors inside a transform of torch.func have no memory that could be read or written."""
+
+        def fails(tensor: torch.Tensor) -> bool:
+            try:
+                tensor.data_ptr()
+            except RuntimeError:
+                return True
+            return False
+
+        name = next(b.name for b, tensor in zip(self._bindings, tensors, strict=True) if fails(tensor))
+        return GuardError(
+            f"argument {name!r} has no memory: it belongs to a transform such as torch.vmap",
+            hint="call the executable outside of the transform, or compile the transformed program",
+        )
+
     # -- sharing -------------------------------------------------------------------------------
 
     def _judge_storages(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -117,6 +136,12 @@ class Guards:
                     raise self._unshared(first, other, "they do not")
 
     def _judge_sharing(self, tensors: Sequence[torch.Tensor], addresses: Sequence[int]) -> frozenset[int]:
+        for binding, address, length in zip(self._bindings, addresses, self._lengths, strict=True):
+            if length and not address:
+                raise GuardError(
+                    f"the memory of argument {binding.name!r} was freed: its storage has no bytes",
+                    hint="give the storage its size back and fill it before the call",
+                )
         self._judge_storages(tensors)
         for group in self._shared:
             first = group[0]

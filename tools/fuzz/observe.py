@@ -96,9 +96,9 @@ def flushed(right: Seen, got: Seen) -> bool:
     if right.form[0] not in _SUBNORMAL or len(right.values) != len(got.values):
         return False
     kind, exponent = _SUBNORMAL[right.form[0]]
-    wanted, found = (np.frombuffer(seen.values, kind) for seen in (right, got))
+    wanted, found = (np.frombuffer(seen.values, kind).astype(np.int64) for seen in (right, got))
     magnitude = np.iinfo(kind).max >> 1
-    lost = (wanted & exponent == 0) & (found & magnitude == 0)
+    lost = np.equal(wanted & exponent, 0) & np.equal(found & magnitude, 0)
     return bool(((wanted == found) | lost).all())
 
 
