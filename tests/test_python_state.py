@@ -7,6 +7,8 @@ import functools
 import inspect
 import random
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -759,3 +761,29 @@ def test_a_cache_of_functools_keeps_nothing_of_the_trace() -> None:
     warm = table(3)
     compiler.compile(program, (torch.ones(3),))
     assert table(3) is warm
+
+
+class Factors(torch.nn.Module):
+    """No tensors of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors: list[Any] = [2, [3]]
+        self.factor = 2
+        self.ring: list[Any] = [1]
+        self.ring.append(self.ring)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factors[0] * self.factors[1][0] * self.factor
+
+
+@pytest.mark.parametrize(
+    "change", [lambda m: m.factors[1].append(4), lambda m: setattr(m, "factor", 3), lambda m: m.train(False)]
+)
+def test_a_module_without_tensors_is_guarded(change: Callable[[Factors], object]) -> None:
+    module, x = Factors(), torch.ones(2)
+    executable = compiler.compile(module, (x,))
+    assert executable(x).tolist() == [12, 12]
+    change(module)
+    with pytest.raises(GuardError):
+        executable(x)

@@ -343,11 +343,12 @@ class Executable:
                 )
         for link in self._links:
             check_link(link)
-        if self._owned:
-            for (index, name), tensor in zip(self._owned, self._state.tensors(), strict=True):
-                tensors[index] = tensor
-                if type(tensor) is not torch.nn.Parameter and type(tensor) is not torch.Tensor:
-                    _require_plain(tensor, name)
+        for (index, name), tensor in zip(
+            self._owned, self._state.tensors(), strict=True
+        ):  # guards what has no tensors too
+            tensors[index] = tensor
+            if type(tensor) is not torch.nn.Parameter and type(tensor) is not torch.Tensor:
+                _require_plain(tensor, name)
         return tensors
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
