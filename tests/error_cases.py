@@ -319,6 +319,40 @@ def _(directory: Path) -> None:
     compiler.compile(program, (torch.ones(4),))
 
 
+@case(
+    "A branch gives memory from outside of it, which is written afterwards", UnsupportedError,
+    "HLO's conditional gives values: whether the result is that memory is known only at run time.", "torch.cond",
+)  # fmt: skip
+def _(directory: Path) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        chosen = torch.cond(x.sum() > 0, lambda: x, lambda: y)
+        x.add_(1)
+        return chosen
+
+    compiler.compile(program, (torch.ones(4), torch.ones(4)))
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors = [2, 3]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factors[0]
+
+
+@case(
+    "What a module is made of has changed",
+    GuardError,
+    "Attributes that are no tensors are read when the module is compiled.",
+)
+def _(directory: Path) -> None:
+    module = Scaled()
+    executable = compiler.compile(module, (torch.ones(2),))
+    module.factors[0] = 5
+    executable(torch.ones(2))
+
+
 @functools.cache
 def shrinking() -> Callable[[torch.Tensor], torch.Tensor]:
     def kernel(x: torch.Tensor) -> torch.Tensor:
