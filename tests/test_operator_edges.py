@@ -309,3 +309,13 @@ def test_out_that_lies_in_the_operand_takes_the_converted_result() -> None:
         return torch.div(x, 3, out=x.to(torch.float64))
 
     assert_like_eager(program, torch.ones(4))
+
+
+def test_exponentials_of_many_elements_keep_nan() -> None:
+    """Their maximum may pass NaN over, as the sum does not."""
+    x = torch.randn(3, 9000, generator=torch.Generator().manual_seed(1))
+    x[0, 77] = x[2, 8999] = float("nan")
+    x[1] = float("-inf")
+    assert_like_eager(
+        lambda x: (torch.softmax(x, 1), torch.log_softmax(x, 1), torch.logsumexp(x, 1), torch._safe_softmax(x, 1)), x
+    )

@@ -17,7 +17,7 @@ from compiler.lowering.elementwise import like
 from compiler.lowering.linear import matrix_product
 from compiler.lowering.normalization import masked_softmax
 from compiler.lowering.promotion import finish, wide
-from compiler.lowering.reductions import add_up, greatest
+from compiler.lowering.reductions import add_up, peak
 from compiler.lowering.registry import Call, lowering
 
 
@@ -94,8 +94,8 @@ def flash_attention_for_cpu(b: Builder, call: Call) -> list[ir.Value]:
         call.kwargs.get("scale"),
     )  # fmt: skip
     rank = len(b.shape(scores))
-    peak = greatest(b, scores, (rank - 1,), keep=True)
-    finite = hlo.select(hlo.is_finite(peak), peak, like(b, 0, peak))
+    top = peak(b, scores, (rank - 1,))
+    finite = hlo.select(hlo.is_finite(top), top, like(b, 0, top))
     total = add_up(
         b, hlo.exponential(hlo.subtract(scores, b.broadcast(finite, b.shape(scores)))), (rank - 1,), keep=True
     )

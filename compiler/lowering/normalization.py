@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import like
 from compiler.lowering.promotion import finish, wide
-from compiler.lowering.reductions import add_up, average, count, greatest, variance
+from compiler.lowering.reductions import add_up, average, count, greatest, peak, variance
 from compiler.lowering.registry import Call, lowering
 
 
@@ -44,9 +44,9 @@ def _stored(b: Builder, call: Call, value: ir.Value, result: int) -> ir.Value:
 # -- softmax -----------------------------------------------------------------------------------
 
 
-def softmax_of(b: Builder, x: ir.Value, dim: int) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """exp(x - max), its sum, and x - max; the sum's dimension is kept."""
-    shifted = hlo.subtract(x, b.broadcast(greatest(b, x, (dim,), keep=True), b.shape(x)))
+def softmax_of(b: Builder, x: ir.Value, dim: int, top: ir.Value | None = None) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """exp(x - max), its sum, and x - max; the sum's dimension is kept. `top` is the maximum where it is known."""
+    shifted = hlo.subtract(x, b.broadcast(peak(b, x, (dim,)) if top is None else top, b.shape(x)))
     powers = hlo.exponential(shifted)
     return powers, add_up(b, powers, (dim,), keep=True), shifted
 
@@ -73,9 +73,9 @@ def safe_softmax(b: Builder, call: Call) -> ir.Value:
 
 
 def masked_softmax(b: Builder, x: ir.Value, dim: int) -> ir.Value:
-    peak = greatest(b, x, (dim,), keep=True)
-    empty = b.broadcast(b.compare("EQ", peak, like(b, float("-inf"), peak)), b.shape(x))
-    powers, total, _ = softmax_of(b, x, dim)
+    top = greatest(b, x, (dim,), keep=True)
+    empty = b.broadcast(b.compare("EQ", top, like(b, float("-inf"), top)), b.shape(x))
+    powers, total, _ = softmax_of(b, x, dim, top)
     return hlo.select(empty, like(b, 0, x), hlo.divide(powers, b.broadcast(total, b.shape(x))))
 
 

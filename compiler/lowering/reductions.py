@@ -70,6 +70,14 @@ def greatest(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -
     return fold(b, x, lowest(b.element(x)), dims, lambda a, e: _more_extreme(b, a, e, "GE"), keep)
 
 
+def peak(b: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """The largest element, to be taken off in front of exponentials; `dims` stay, with size 1.
+
+    NaN may be passed over: the sum of the exponentials is NaN then as well.
+    """
+    return fold(b, x, lowest(b.element(x)), dims, lambda a, e: hlo.maximum(a, e), keep=True)
+
+
 def least(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
     return fold(b, x, highest(b.element(x)), dims, lambda a, e: _more_extreme(b, a, e, "LE"), keep)
 
@@ -248,8 +256,8 @@ def norm(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.logsumexp.default")
 def logsumexp(b: Builder, call: Call) -> ir.Value:
     x, dims = _accumulated(b, call), _dims(b, call)
-    peak = greatest(b, x, dims, keep=True)
-    finite = hlo.select(hlo.is_finite(peak), peak, like(b, 0, peak))
+    top = peak(b, x, dims)
+    finite = hlo.select(hlo.is_finite(top), top, like(b, 0, top))
     shifted = hlo.exponential(hlo.subtract(x, b.broadcast(finite, b.shape(x))))
     return _shaped(b, call, hlo.add(hlo.log(add_up(b, shifted, dims, keep=True)), finite))
 
