@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import functools
 import inspect
+import os
 import random
 import threading
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -436,6 +438,13 @@ def test_subclasses_with_a_part_in_operators_are_refused() -> None:
         compiler.compile(lambda x: x + 1, (torch.ones(3).as_subclass(Named),))
 
 
+def test_modes_that_see_functions_are_no_part_of_an_argument() -> None:
+    x = torch.ones(3)
+    with torch.device("cpu"):
+        executable = compiler.compile(lambda x: x + torch.ones(3), (x,))
+    assert executable(x).tolist() == [2] * 3
+
+
 @pytest.mark.parametrize(
     ("program", "args", "message"),
     [
@@ -761,6 +770,104 @@ def test_a_cache_of_functools_keeps_nothing_of_the_trace() -> None:
     warm = table(3)
     compiler.compile(program, (torch.ones(3),))
     assert table(3) is warm
+
+
+class Settings:
+    """Computes what it holds when it is asked."""
+
+    @functools.cached_property
+    def scale(self) -> float:
+        return 2.0
+
+    @functools.cached_property
+    def table(self) -> torch.Tensor:
+        return torch.arange(3.0)
+
+
+def test_values_that_are_computed_once_are_no_change() -> None:
+    class Scaled(torch.nn.Module):
+        scale = Settings.scale
+
+    settings, module, x = Settings(), Scaled(), torch.ones(3)
+    assert compiler.compile(lambda x: x * settings.scale * module.scale, (x,))(x).tolist() == [4] * 3
+    module.forward = lambda x: x * module.scale
+    assert compiler.compile(module, (x,))(x).tolist() == [2] * 3
+    assert "scale" not in vars(settings) and "scale" not in vars(module)
+    with pytest.raises(UnsupportedError, match="the call creates state"):
+        compiler.compile(lambda x: x * settings.table, (x,))
+
+
+class Strange:
+    """An object that fails when it is asked for what it does not have."""
+
+    __slots__ = ("late",)
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+def watched_and_unchanged() -> dict[str, object]:
+    fixed = np.ones(2)
+    fixed.flags.writeable = False
+    return {
+        "complex": complex(1.5, float("nan")),
+        "dates": np.array(["2020-01-01"], "datetime64[D]"),
+        "halves": np.ones((3, 3), np.float16)[::-2, ::2],
+        "records": np.zeros(3, [("first", "f4"), ("second", "i1")]),
+        "numbers": array("d", [float("nan"), -0.0]),
+        "nothing": np.zeros((2, 0)),
+        "fixed": fixed,
+        "strange": Strange(),
+    }
+
+
+@pytest.mark.parametrize("name", watched_and_unchanged())
+def test_any_value_may_be_beside_the_tensors(name: str) -> None:
+    value, x = watched_and_unchanged()[name], torch.ones(3)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + (value is not None)
+
+    assert compiler.compile(program, (x,))(x).tolist() == [2] * 3
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_is_written_in_part_is_seen_and_put_back(order) -> None:
+    table = np.zeros((4, 3), np.int16, order=order)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        table[1:, ::2] = 1
+        return x + 1
+
+    with pytest.raises(UnsupportedError, match="the call changes the ndarray table"):
+        compiler.compile(program, (torch.ones(3),))
+    assert not table.any()
+
+
+values = 1
+"""Has the name of a method of the dictionary in which Python keeps a module's built-in functions."""
+
+
+def test_globals_with_any_name_are_watched() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        global values
+        values += 1
+        return x + values
+
+    with pytest.raises(UnsupportedError, match="the call changes the variable values"):
+        compiler.compile(program, (torch.ones(3),))
+    assert values == 1
+
+
+def test_progress_bars() -> None:
+    tqdm = pytest.importorskip("tqdm").tqdm
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in tqdm(range(3), file=open(os.devnull, "w")):  # noqa: SIM115
+            x = x + 1
+        return x
+
+    assert compiler.compile(program, (torch.ones(3),))(torch.ones(3)).tolist() == [4] * 3
 
 
 class Factors(torch.nn.Module):

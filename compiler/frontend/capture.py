@@ -22,7 +22,6 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
-from torch.overrides import has_torch_function_unary
 from torch.utils import _pytree as pytree
 
 from compiler.errors import CompileError, UnsupportedError
@@ -182,7 +181,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 hint="pass tensors, numbers and strings, in lists, dicts and tuples, or register the type with "
                 "torch.utils._pytree.register_pytree_node or register_dataclass",
             )
-        if tensor is not None and has_torch_function_unary(tensor):
+        if tensor is not None and _takes_part(tensor):
             raise UnsupportedError(
                 f"the argument {name} is a {type(tensor).__qualname__}, whose class has a part in each operator",
                 hint="pass a plain tensor, as x.as_subclass(torch.Tensor) is",
@@ -361,6 +360,12 @@ def _made_at(tracer: Any, value: object) -> str:
         if slot is not None and (source := node_source(slot.proxy.node)) is not None:
             return str(source)
     return ""
+
+
+def _takes_part(tensor: torch.Tensor) -> bool:
+    """Whether operators ask the class of a tensor what to do. Modes that are asked too, such as a default device, say nothing of it."""
+    kind = type(tensor)
+    return kind is not torch.Tensor and kind.__torch_function__ is not torch._C._disabled_torch_function_impl
 
 
 class _Substituted:

@@ -12,6 +12,7 @@ import pickle
 import random
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from types import MemberDescriptorType
 from typing import Any
@@ -34,9 +35,19 @@ def fields(owner: object) -> dict[str, Any]:
     slots = dict[str, Any]()
     for kind in type(owner).__mro__:
         for key, place in vars(kind).items():
-            if isinstance(place, MemberDescriptorType) and hasattr(owner, key):
-                slots.setdefault(key, place.__get__(owner))
+            if isinstance(place, MemberDescriptorType) and key not in slots:
+                with suppress(AttributeError):  # an empty one
+                    slots[key] = place.__get__(owner)
     return slots
+
+
+def dictionary_of(owner: object) -> dict[str, Any] | None:
+    """The dictionary of an object's attributes, if it has one; a `__getattr__` of its class is not asked."""
+    try:
+        held = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return None
+    return held if isinstance(held, dict) else None
 
 
 def put_fields_back(owner: object, before: dict[str, Any]) -> None:
@@ -47,7 +58,8 @@ def put_fields_back(owner: object, before: dict[str, Any]) -> None:
         kind.__delattr__(owner, key)
     for key, value in before.items():
         if key not in now or now[key] is not value:
-            kind.__setattr__(owner, key, value)
+            with suppress(AttributeError):  # of objects made in C, which give another number each time, and take none
+                kind.__setattr__(owner, key, value)
 
 
 def held_by(owner: type) -> Iterator[tuple[str, Any]]:
@@ -58,20 +70,32 @@ def held_by(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 class Elements:
-    """The elements of an array, as they were."""
+    """The elements of an array, as they were. One that cannot be written is not copied: it may be a large file."""
 
     def __init__(self, owner: Any) -> None:
-        self._owner, self._before = owner, copy(owner)
+        fixed = isinstance(owner, np.ndarray) and not owner.flags.writeable
+        self._owner, self._before = owner, owner if fixed else copy(owner)
 
     def changed(self) -> bool:
         now, before = self._owner, self._before
-        if isinstance(now, np.ndarray) and now.dtype.hasobject:
+        if now is before:
+            return False
+        if not isinstance(now, np.ndarray):
+            return bytes(now) != bytes(before)
+        if now.shape != before.shape or now.dtype != before.dtype:
+            return True
+        if now.dtype.hasobject:
             return any(one is not other for one, other in zip(now.flat, before.flat, strict=True))
-        return memoryview(now).tobytes() != memoryview(before).tobytes()
+        return now.nbytes > 0 and not np.array_equal(_bytes(now), _bytes(before))
 
     def restore(self) -> None:
         if self.changed():
             self._owner[... if isinstance(self._owner, np.ndarray) else slice(None)] = self._before
+
+
+def _bytes(owner: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The memory of an array, by words where there are whole ones only: they compare faster."""
+    return np.ascontiguousarray(owner).reshape(-1).view(np.uint8 if owner.nbytes % 8 else np.uint64)
 
 
 class Draws:
@@ -110,4 +134,6 @@ class Cache:
             self._owner.cache_clear()
 
 
-__all__ = ["ARRAYS", "CACHES", "GENERATORS", "Cache", "Draws", "Elements", "fields", "held_by", "put_fields_back"]
+__all__ = [
+    "ARRAYS", "CACHES", "GENERATORS", "Cache", "Draws", "Elements", "dictionary_of", "fields", "held_by", "put_fields_back",
+]  # fmt: skip

@@ -6,6 +6,7 @@ noted, to be checked at each call.
 
 from __future__ import annotations
 
+import builtins
 import copy
 import functools
 import sys
@@ -28,6 +29,7 @@ from compiler.frontend.fields import (
     Cache,
     Draws,
     Elements,
+    dictionary_of,
     fields,
     held_by,
     put_fields_back,
@@ -70,9 +72,7 @@ class Attributes:
             for key in (*before, *(key for key in module.__dict__ if key not in before)):
                 value: Any = module.__dict__.get(key)
                 old: Any = before.get(key)
-                if key in before and (
-                    value is old or (type(value) in _SCALARS and type(value) is type(old) and value == old)
-                ):
+                if _same_value(value, old) if key in before else _is_cached(type(module), key, value):
                     continue
                 if _alike(old, value) and not is_used(old):
                     found[_name(path, key)] = value
@@ -114,8 +114,8 @@ class Reached:
             own |= {id(container) for container in _containers(module)}
         self._variables: list[tuple[str, Any, Any, object]] = []  # name, cell or globals, key, value
         self._containers: list[
-            tuple[str, Any, Any, bool]
-        ] = []  # name, container, copy, whether of an object's attributes
+            tuple[str, Any, Any, type | None]
+        ] = []  # name, container, copy, the class where it is an object's attributes
         self._fields: list[tuple[str, object, dict[str, Any]]] = []  # name, class or object with slots, copy
         self._inside: list[tuple[str, Any, Elements | Draws]] = []  # name, array or generator, copy
         self._caches: list[Cache] = []
@@ -134,7 +134,8 @@ class Reached:
             seen.add(id(value))
             for container in _containers(value):
                 if id(container) not in own:
-                    self._containers.append((name, container, _copy(container), container is not value))
+                    kind = type(value) if container is not value else None
+                    self._containers.append((name, container, _copy(container), kind))
             pending += asked.reached(name, value)
             if isinstance(value, (*ARRAYS, *GENERATORS)):
                 self._inside.append((name, value, Elements(value) if isinstance(value, ARRAYS) else Draws(value)))
@@ -156,9 +157,9 @@ class Reached:
             value = _read(holder, key)
             if not _same_value(value, old):
                 raise _refusal(name, old, value, made_at(value), "variable")
-        for name, value, old, attributes in self._containers:
-            if not _same_items(value, old):
-                raise _changed(name, old, value, made_at, attributes)
+        for name, value, old, kind in self._containers:
+            if not _same_items(value, old) and not (kind and _same_items(_not_cached(kind, value, old), old)):
+                raise _changed(name, old, value, made_at, kind is not None)
         for name, owner, old in self._fields:
             if not _same_items(now := fields(owner), old):
                 raise _changed(name, old, now, made_at, True)
@@ -244,7 +245,9 @@ class _Asked:
 
 _ABSENT = object()
 _WATCHED = (dict, list, set, deque)
-_LIBRARIES = frozenset(sys.stdlib_module_names) - {"builtins", "collections", "types"} | {"torch", "numpy"}
+_LIBRARIES = frozenset(sys.stdlib_module_names) - {"builtins", "collections", "types"} | {
+    "torch", "numpy", "einops", "loguru", "pydantic", "rich", "tqdm", "wandb",
+}  # fmt: skip
 """Whose objects keep caches and counters of their own, which mean nothing to a program."""
 
 
@@ -256,7 +259,7 @@ def _may_hold(value: object) -> bool:
         return not _of_library(value.__module__)
     if isinstance(value, Thread):
         return False  # which runs by itself, and changes what it holds whatever the program does
-    if isinstance(value, (*_SCALARS, ModuleType, BuiltinFunctionType, torch.Tensor, Enum)):
+    if isinstance(value, (*_SCALARS, complex, bytes, ModuleType, BuiltinFunctionType, torch.Tensor, Enum)):
         return False
     return isinstance(value, (*_CALLABLES, *_WATCHED)) or not _of_library(type(value).__module__)
 
@@ -276,8 +279,8 @@ def _containers(value: Any) -> tuple[Any, ...]:
         return value.__dict__, *(held for key, held in value.__dict__.items() if key in _OWN and isinstance(held, dict))
     if isinstance(value, FunctionType):
         return (value.__dict__,)
-    inside = () if isinstance(value, _CALLABLES) else getattr(value, "__dict__", ())
-    found = (inside,) if isinstance(inside, dict) else ()
+    inside = None if isinstance(value, _CALLABLES) else dictionary_of(value)
+    found = (inside,) if inside is not None else ()
     return (*found, value) if isinstance(value, _WATCHED) else found
 
 
@@ -286,7 +289,7 @@ def _variables(function: FunctionType) -> Iterator[tuple[str, tuple[Any, Any, ob
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, (cell, None, _read(cell, None))
     for name in _global_names(function.__code__):
-        if not hasattr(function.__globals__.get("__builtins__"), name):
+        if name in function.__globals__ or not hasattr(builtins, name):
             yield name, (function.__globals__, name, _read(function.__globals__, name))
 
 
@@ -386,6 +389,17 @@ def _same_items(one: Any, other: Any) -> bool:
     return all(map(_same_value, one, other))
 
 
+def _not_cached(kind: type, attributes: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of an object but for those that `functools.cached_property` has added."""
+    return {k: v for k, v in attributes.items() if k in before or not _is_cached(kind, k, v)}
+
+
+def _is_cached(kind: type, key: str, value: object) -> bool:
+    """Whether an attribute is one that its class computes once, and says nothing of the call."""
+    made = next((vars(base)[key] for base in kind.__mro__ if key in vars(base)), None)
+    return isinstance(made, functools.cached_property) and _is_plain(value)
+
+
 def _name(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
@@ -474,8 +488,8 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Any, Any]]:
             yield from ((f".{key}", held, key, item) for key, item in held.items())
         yield from ((f".{key}", value.__dict__, key, item) for key, item in value.__dict__.items() if key not in _OWN)
         yield "", None, None, type(value).forward
-    elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "__dict__", None), dict):
-        yield from ((f".{key}", value.__dict__, key, item) for key, item in value.__dict__.items())
+    elif not isinstance(value, torch.Tensor) and (held := dictionary_of(value)) is not None:
+        yield from ((f".{key}", held, key, item) for key, item in held.items())
         call = next((vars(c)["__call__"] for c in type(value).__mro__ if "__call__" in vars(c)), None)
         if isinstance(call, FunctionType):
             yield "", None, None, call

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from types import CellType
 
 import torch
@@ -89,7 +90,7 @@ class ModuleState:
             if held[path].get(key) is not value
         )
         around = [owner.get_submodule(path) for path in paths]
-        self._kinds, self._counts = [*map(type, around)], [*map(_counts, around)]
+        self._kinds, self._counts = [*map(type, around)], _counts(around)
         self._absent = tuple(
             (group, path, order[path], key)
             for path, members in held.items()
@@ -149,8 +150,9 @@ class ModuleState:
                 f"{type(modules[n]).__name__}",
                 hint="compile the module again after changing it",
             )
-        if [*map(_counts, modules)] != self._counts:
-            n = next(n for n, counts in enumerate(self._counts) if _counts(modules[n]) != counts)
+        if (counts := _counts(modules)) != self._counts:
+            changed = next(n for n, count in enumerate(self._counts) if counts[n] != count)
+            n = changed * len(modules) // len(counts)
             raise GuardError(
                 f"module {self._modules[n][0] or '(root)'!r} has other submodules or forward hooks than when compiled",
                 hint="compile the module again after changing it",
@@ -208,9 +210,12 @@ def check_link(link: Link) -> None:
         )
 
 
-def _counts(module: torch.nn.Module) -> tuple[int, int, int]:
-    """How many submodules and hooks of a call a module has."""
-    return len(module._modules), len(module._forward_pre_hooks), len(module._forward_hooks)
+_parts = operator.attrgetter("_modules", "_forward_pre_hooks", "_forward_hooks")
+
+
+def _counts(modules: Iterable[torch.nn.Module]) -> list[int]:
+    """How many submodules and hooks of a call each module has, three numbers for each."""
+    return [*map(len, chain.from_iterable(map(_parts, modules)))]
 
 
 def _changed(path: str, key: str, value: object, now: object) -> GuardError:
