@@ -64,6 +64,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x, s: torch.fake_quantize_per_channel_affine(x, s, torch.arange(4, dtype=torch.int32), 0, -8, 7),
         (image(4, 5).double(), torch.tensor([0.1, 0.2, 0.05, 1.0])),
     ),
+    "steps of what is no number": (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
+        (torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30]),),
+    ),
     "bags": (
         lambda w: F.embedding_bag(torch.tensor([1, 0, 3]), w, torch.tensor([0, 0, 2]), mode="max"),
         (image(4, 3),),

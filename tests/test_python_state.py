@@ -338,7 +338,26 @@ def test_an_attribute_that_is_read_or_gets_another_shape_is_not_bound_anew() -> 
             self.seen = self.seen + x
             return x * 2
 
-    for module in (Grows(), Adds()):
+    class Shifts(Remembers):
+        def forward(self, x):
+            self.given, self.seen = self.seen, x * 2
+            return x * 2
+
+    class Returns(Remembers):
+        def forward(self, x):
+            before, self.seen = self.seen, x * 2
+            return before
+
+    class Moves(Remembers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(2, 3))
+
+        def forward(self, x):
+            self.kept, self.seen = self.seen, x * 2
+            return x * 2
+
+    for module in (Grows(), Adds(), Shifts(), Returns(), Moves()):
         with pytest.raises(UnsupportedError, match="binds the plain attribute seen to a new tensor"):
             compiler.compile(module, (torch.ones(2, 3),))
 
@@ -806,6 +825,10 @@ class Strange:
         raise RuntimeError(name)
 
 
+class Owner:
+    held = Strange()
+
+
 def watched_and_unchanged() -> dict[str, object]:
     fixed = np.ones(2)
     fixed.flags.writeable = False
@@ -818,6 +841,7 @@ def watched_and_unchanged() -> dict[str, object]:
         "nothing": np.zeros((2, 0)),
         "fixed": fixed,
         "strange": Strange(),
+        "class": Owner,
     }
 
 

@@ -40,5 +40,6 @@ def _quantized(
     whole = isinstance(zero, int) or not zero.is_floating_point()
     steps = torch.round(scaled) + zero if whole else torch.round(scaled + zero)
     back = torch.promote_types(back, torch.float32)
-    cut = (steps.clamp(low, high) - zero).to(back) * scale.to(back)
+    level = torch.where(steps.isnan(), low, steps.clamp(low, high))  # the kernels take maxima that pass over NaN
+    cut = (level - zero).to(back) * scale.to(back)
     return cut.to(x.dtype), (steps >= low) & (steps <= high)

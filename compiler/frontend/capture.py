@@ -36,7 +36,7 @@ from compiler.frontend.pt2 import load_exported
 from compiler.frontend.scalars import SYMBOLIC, numbers_to_tensors
 from compiler.frontend.sources import code_source, keep_user_frames, node_source, traceback_source
 from compiler.frontend.subscripts import Subscripts
-from compiler.frontend.surroundings import Attributes, Reached, is_constant, links, plain_values
+from compiler.frontend.surroundings import Attributes, Reached, is_constant, links, plain_values, refusal
 from compiler.program import Assumptions, Leaf
 
 ALONE = compile_lock
@@ -254,7 +254,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                         f"the call returns a {type(value).__qualname__}",
                         hint="return tensors, numbers and strings, in lists, dicts and tuples",
                     )
-            for name, value in substituted.rebound(made_at, lifting.is_used).items():
+            for name, value in substituted.rebound(made_at, lifting.is_used, found).items():
                 outcome.rebound[name] = len(results)
                 results.append(value)
             subscripts.check([value for value in results if isinstance(value, torch.Tensor)])
@@ -389,11 +389,12 @@ class _Substituted:
         return self
 
     def rebound(
-        self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool]
+        self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool], returned: Sequence[object]
     ) -> dict[str, torch.Tensor]:
         """What the call bound to a name of a parameter or buffer, where it is another tensor than before, or to one of a plain
-        attribute whose tensor it did not use."""
-        found = self._substituted.check(made_at, is_used)
+        attribute whose tensor it neither used nor `returned`, nor bound to another name."""
+        attributes = self._substituted.check(made_at, is_used)
+        found = {name: new for name, (_, new) in attributes.items()}
         self._reached.check(made_at)
         parameters = {id(t) for s, t in zip(self._state, self._tensors, strict=True) if s.kind == "parameter"}
         for slot, tensor in zip(self._state, self._tensors, strict=True):
@@ -417,6 +418,10 @@ class _Substituted:
                     )
                 found[qualified] = now
                 break  # further names are the same place
+        kept = {id(value) for value in (*returned, *found.values())}
+        for name, (old, new) in attributes.items():
+            if id(old) in kept:
+                raise refusal(name, old, new, made_at(new))
         return found
 
     def __exit__(self, *error: object) -> None:

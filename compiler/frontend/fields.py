@@ -66,7 +66,11 @@ def held_by(owner: type) -> Iterator[tuple[str, Any]]:
     """What is in a class by name, methods as functions whatever is around them."""
     for key, value in vars(owner).items():
         for part in (value.fget, value.fset) if isinstance(value, property) else (value,):
-            yield key, getattr(part, "__func__", None) or getattr(part, "func", None) or part
+            if isinstance(part, (staticmethod, classmethod)):
+                part = part.__func__
+            elif isinstance(part, (functools.cached_property, functools.partialmethod, functools.singledispatchmethod)):
+                part = part.func
+            yield key, part
 
 
 class Elements:

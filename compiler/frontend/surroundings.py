@@ -61,13 +61,14 @@ class Attributes:
 
     def check(
         self, made_at: Callable[[object], str], is_used: Callable[[torch.Tensor], bool] = lambda _: True
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Raise UnsupportedError for the first attribute that is not what it was; `made_at` gives the line of a new tensor.
 
         A tensor that the program did not use before it bound the name to a like one, as hooks of weight_norm do, is none: such
-        names are returned. What a known name of a parameter or buffer is bound to is for the caller to judge.
+        names are returned, with the old and the new tensor. What a known name of a parameter or buffer is bound to is for the
+        caller to judge.
         """
-        found: dict[str, torch.Tensor] = {}
+        found: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         for (path, module), before in zip(self._modules, self._before, strict=True):
             for key in (*before, *(key for key in module.__dict__ if key not in before)):
                 value: Any = module.__dict__.get(key)
@@ -75,9 +76,9 @@ class Attributes:
                 if _same_value(value, old) if key in before else _is_cached(type(module), key, value):
                     continue
                 if _alike(old, value) and not is_used(old):
-                    found[_name(path, key)] = value
+                    found[_name(path, key)] = old, value
                     continue
-                raise _refusal(_name(path, key), old, value, made_at(value))
+                raise refusal(_name(path, key), old, value, made_at(value))
             for held, kind in ((module._parameters, "parameter"), (module._buffers, "buffer")):
                 old_held: Any = self._containers[id(held)][2]
                 for key, value in held.items():
@@ -156,7 +157,7 @@ class Reached:
         for name, holder, key, old in self._variables:
             value = _read(holder, key)
             if not _same_value(value, old):
-                raise _refusal(name, old, value, made_at(value), "variable")
+                raise refusal(name, old, value, made_at(value), "variable")
         for name, value, old, kind in self._containers:
             if not _same_items(value, old) and not (kind and _same_items(_not_cached(kind, value, old), old)):
                 raise _changed(name, old, value, made_at, kind is not None)
@@ -321,7 +322,7 @@ def _pairs(held: Any) -> list[tuple[Any, Any]]:
     return [*(OrderedDict if isinstance(held, OrderedDict) else dict).items(held)]
 
 
-def _refusal(name: str, old: object, value: object, where: str, kind: str = "attribute") -> UnsupportedError:
+def refusal(name: str, old: object, value: object, where: str, kind: str = "attribute") -> UnsupportedError:
     if isinstance(value, torch.Tensor) and isinstance(old, torch.Tensor):
         plain = "plain attribute" if kind == "attribute" else kind
         return UnsupportedError(
@@ -346,7 +347,7 @@ def _changed(
         before = old.get(key, _ABSENT) if isinstance(value, dict) else old[key]
         if not _same_value(now, before) and before is not _ABSENT:
             inside = f"{name}.{key}".lstrip(".") if attributes else f"{name}[{key!r}]"
-            return _refusal(inside, before, now, made_at(now), "attribute" if attributes else "item")
+            return refusal(inside, before, now, made_at(now), "attribute" if attributes else "item")
     kind = f"object {name}".rstrip() if attributes else f"{type(value).__name__} {name}"
     leaves = pytree.tree_leaves(list(value.values()) if isinstance(value, dict) else list(value))
     if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
