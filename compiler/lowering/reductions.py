@@ -57,17 +57,21 @@ def add_up(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> 
     return fold(b, x, 0, dims, lambda a, e: hlo.add(a, e), keep)
 
 
-def _more_extreme(b: Builder, a: ir.Value, e: ir.Value, direction: str) -> ir.Value:
-    """The larger (GE) or smaller (LE) of two; NaN when one is. XLA's CPU backend loses NaN in a reduction of some thousand
-    floats by `maximum` or `minimum` (jaxlib 0.10.2)."""
-    if b.target != "xla" or kind(b, a) != 2:
-        return hlo.maximum(a, e) if direction == "GE" else hlo.minimum(a, e)
-    return hlo.select(hlo.or_(b.compare(direction, a, e), is_nan(b, a)), a, e)
+def _extreme(
+    b: Builder, x: ir.Value, neutral: float, dims: Sequence[int], body: Callable[..., ir.Value], keep: bool
+) -> ir.Value:
+    """A reduction by `maximum` or `minimum`; NaN where there is one. XLA's CPU backend loses NaN among some thousand floats
+    (jaxlib 0.10.2). Asking for it in a reduction of its own leaves both to vector instructions."""
+    found = fold(b, x, neutral, dims, body, keep)
+    if b.target != "xla" or kind(b, x) != 2:
+        return found
+    lost = fold(b, is_nan(b, x), 0, dims, lambda a, e: hlo.or_(a, e), keep)
+    return hlo.select(lost, like(b, math.nan, found), found)
 
 
 def greatest(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
     """Largest element; NaN when there is one."""
-    return fold(b, x, lowest(b.element(x)), dims, lambda a, e: _more_extreme(b, a, e, "GE"), keep)
+    return _extreme(b, x, lowest(b.element(x)), dims, lambda a, e: hlo.maximum(a, e), keep)
 
 
 def peak(b: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
@@ -79,7 +83,7 @@ def peak(b: Builder, x: ir.Value, dims: Sequence[int]) -> ir.Value:
 
 
 def least(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
-    return fold(b, x, highest(b.element(x)), dims, lambda a, e: _more_extreme(b, a, e, "LE"), keep)
+    return _extreme(b, x, highest(b.element(x)), dims, lambda a, e: hlo.minimum(a, e), keep)
 
 
 def count(b: Builder, x: ir.Value, dims: Sequence[int]) -> int:
