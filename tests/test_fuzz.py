@@ -231,3 +231,8 @@ def test_a_subnormal_number_may_become_zero_and_nothing_else() -> None:
     assert not flushed(seen(3, 0x3F80), seen(2, 0x3F80))  # another subnormal
     assert not flushed(seen(3, 0x3F80), seen(0, 0))  # a number that is none
     assert not flushed(seen(0, 0x3F80), seen(3, 0x3F80))  # the other way round
+
+
+def test_a_resize_that_fails_leaves_the_generator_what_it_had() -> None:
+    """In eager the sizes have changed, while the storage has not grown."""
+    assert generate(110002460, MODES["compile"].contents(Options())).steps

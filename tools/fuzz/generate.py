@@ -189,15 +189,18 @@ class Draft:
         text, operands, count = proposal
         new = tuple(f"v{self._count + k}" for k in range(count)) if isinstance(count, int) else ()
         step = Step(new if isinstance(count, int) else count, text, operands)
-        saved = [(run.memory(), dict(run.names)) for run in self.runs]
+        saved = [(run.memory(), dict(run.names), [_geometry(t) for t in run.names.values()]) for run in self.runs]
         try:
             for run in self.runs:
                 run.step(step)
                 _require_booleans(run.names.values())
         except (Unfit, *REFUSALS) as error:
             self.rejected[type(error).__name__ if not isinstance(error, Unfit) else f"unfit: {error.kind}"] += 1
-            for run, (memory, names) in zip(self.runs, saved):
+            for run, (memory, names, geometries) in zip(self.runs, saved):
                 run.names = names
+                for tensor, before in zip(names.values(), geometries):
+                    if _geometry(tensor) != before:  # a resize that failed has changed the sizes
+                        tensor.set_(tensor.untyped_storage(), *before)
                 for bytes_, copy in memory:
                     if bytes_.numel() == copy.numel():
                         bytes_.copy_(copy)
@@ -205,6 +208,10 @@ class Draft:
         self._count += len(new)
         self.program = self.program.with_steps((*self.program.steps, step))
         return True
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def generate(seed: int, options: Options = Options()) -> Program:

@@ -182,6 +182,26 @@ def is_boolean(tensor: torch.Tensor) -> bool:
     return tensor.dtype is not torch.bool or not tensor.numel() or bool((tensor.view(torch.uint8) <= 1).all())
 
 
+_KEEPING_GAPS = frozenset(
+    {
+        torch.ops.aten.slice_scatter.default,
+        torch.ops.aten.select_scatter.default,
+        torch.ops.aten.diagonal_scatter.default,
+    }
+)
+"""Their results have the strides of the operand, and a copy of its whole storage around them."""
+
+_BY_POSITION = frozenset({torch.ops.aten.as_strided.default, torch.ops.aten._reshape_alias.default})
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.numel() == 0 or len(np.unique(offsets(tensor))) == tensor.untyped_storage().nbytes()
+
+
+def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
 class Judge(TorchDispatchMode):
     """Raises Unfit at the first ATen call that makes the program no good test."""
 
@@ -189,6 +209,7 @@ class Judge(TorchDispatchMode):
         super().__init__()
         self.allow_order = allow_order
         self.order_dependent = False
+        self._gapped: list[torch.Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -204,7 +225,14 @@ class Judge(TorchDispatchMode):
     def _judge(self, func: Any, args: Any, kwargs: Any) -> Any:
         written, read, view = operands_of(func, args, kwargs)
         if view:
+            if func in _BY_POSITION and any(_share_storage(args[0], made) for made in self._gapped):
+                raise Unfit(
+                    "value", "memory between the elements of a result, where eager keeps what lay around the operand"
+                )
             return func(*args, **kwargs)
+        if func in _KEEPING_GAPS and not _is_dense(args[0]):
+            self._gapped.append(made := func(*args, **kwargs))
+            return made
         if written:
             self._order(func, written, read, args, kwargs)
         operands = [*written, *read]
