@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -210,7 +211,7 @@ class Draft:
         return True
 
 
-def _geometry(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+def _geometry(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
