@@ -319,3 +319,21 @@ def test_exponentials_of_many_elements_keep_nan() -> None:
     assert_like_eager(
         lambda x: (torch.softmax(x, 1), torch.log_softmax(x, 1), torch.logsumexp(x, 1), torch._safe_softmax(x, 1)), x
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e5m2, torch.float8_e4m3fn])
+def test_writes_of_bytes_keep_the_bits_of_a_nan_beside_them(dtype: torch.dtype) -> None:
+    """Of an operand with gaps, which is padded to be read, and in a scatter through a view of another type."""
+    bits = torch.arange(13, dtype=torch.uint8) + 246
+    x = bits.view(dtype).as_strided((2, 2, 2), (8, 2, 1), 1)
+
+    def added(x: torch.Tensor) -> torch.Tensor:
+        copy = x.clone().ravel().view(torch.int8)
+        copy[2:3].add_(1)
+        return copy
+
+    def scattered(x: torch.Tensor) -> torch.Tensor:
+        copy = x.clone().ravel().view(torch.int8)
+        return copy.index_add_(0, torch.tensor([2]), torch.ones(1, dtype=torch.int8))
+
+    assert_like_eager(lambda x: (added(x), scattered(x)), x)

@@ -661,12 +661,27 @@ def test_unused_arguments_are_guarded_and_returned():
 
 
 @pytest.mark.parametrize("window", [contiguous(5), contiguous(4, offset=1), contiguous(1, offset=2**40)])
-def test_views_of_an_argument_that_nothing_reads_stay_inside_it(window: Window):
-    """It has no parameter whose size would tell."""
-    signature = compiler.compile(lambda x: x[1:], (torch.ones(4),)).signature
-    assert signature.bindings[0].parameter < 0
-    with pytest.raises(CompileError, match="output 0 reaches out of argument 'x'"):
-        Signature(**{**signature.__dict__, "plan": (OutputSource("argument_view", 0, "f32", window),)})
+def test_views_of_an_argument_that_nothing_reads_stay_inside_its_memory(window: Window):
+    """It has no parameter whose size would tell, and nothing may be written before it is known."""
+    plain = compiler.compile(lambda x, y: (y.add_(1), x[1:])[1], (torch.ones(4), torch.ones(2)))
+    assert plain.signature.bindings[0].parameter < 0
+    plan = (OutputSource("argument_view", 0, "f32", window),)
+    changed = Executable(Signature(**{**plain.signature.__dict__, "plan": plan}), plain.hlo_proto, plain.stablehlo)
+    y = torch.ones(2)
+    with pytest.raises(GuardError, match="'x' has 16 bytes of memory"):
+        changed(torch.ones(4), y)
+    assert y.tolist() == [1, 1]
+
+
+def test_a_view_around_an_argument_that_nothing_reads():
+    """It lies in the memory of another one."""
+
+    def program(x: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2,), (3,), 0)
+
+    whole, other = torch.arange(8.0), torch.arange(10.0, 18.0)
+    executable = compiler.compile(program, (whole[2:4], whole))
+    assert executable(other[2:4], other).tolist() == [10, 13]
 
 
 def test_hlo_and_signature_must_agree():

@@ -170,7 +170,7 @@ def put(
             arranged[position] = places[source]
         updates = b.transpose(updates, arranged)
     stored = b.element(place.base)
-    moved = carrier(stored) if combination == "assign" else stored
+    moved = carrier(stored) if combination == "assign" or stored != kind else stored
     base = b.reshape(bitcast(b, place.base, moved), place.dims)
     updates = bitcast(b, updates, moved)
     found, axes = _coordinates(b, place, columns, batch)

@@ -194,7 +194,9 @@ def extract(b: Builder, base: ir.Value, window: Geometry) -> ir.Value:
         return b.reshape(base, window.sizes)
     box = find_box(shape, window)
     if box is not None:
-        return _read_box(b, base, window, box)
+        padded = box.shift + box.extent > math.prod(shape)  # a move that XLA would widen
+        read = _read_box(b, bitcast(b, base, carrier(element)) if padded else base, window, box)
+        return bitcast(b, read, element)
     flat = b.reshape(bitcast(b, base, carrier(element)), (math.prod(shape),))
     numbers = hlo.GatherDimensionNumbers.get([], [0], [], [], [0], len(window.sizes))
     return bitcast(b, hlo.gather(flat, flat_positions(b, window), numbers, [1]), element)

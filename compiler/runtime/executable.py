@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -109,6 +109,7 @@ class Executable:
             _jax.array_result_handler(_Description(r.shape), sharding(), True, True) for r in signature.results
         ]
         self._touched = _touched(signature)
+        self._beyond = tuple(_beyond(signature))
         self._plain_call = _plain_call(signature.in_tree)
         self._keywords = _keywords(signature.in_tree)
         self._owned = tuple((i, b.name) for i, b in enumerate(signature.bindings) if b.kind != "input")
@@ -291,6 +292,15 @@ class Executable:
     def _run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         check_process()
         addresses, staged = self._guards.check(tensors)
+        for index, first, end in self._beyond:
+            tensor, b = tensors[index], self.signature.bindings[index]
+            start = int(tensor.storage_offset()) * tensor.element_size() - b.window.offset * element_size(b.element)
+            if start + first < 0 or start + end > tensor.untyped_storage().nbytes():
+                raise GuardError(
+                    f"argument {b.name!r} has {tensor.untyped_storage().nbytes()} bytes of memory, and the program views "
+                    f"bytes {start + first} to {start + end} of it",
+                    hint="pass a view of as much memory as when the program was compiled",
+                )
         taken: set[int] = set()
         buffers: list[Any] = []
         results: list[Any] = []
@@ -424,6 +434,17 @@ def _keywords(tree: pytree.TreeSpec) -> tuple[str, ...]:
     if tree.num_children != 2 or tree.children()[1].type is not dict:
         return ()
     return tuple(tree.children()[1].context)
+
+
+def _beyond(signature: Signature) -> Iterator[tuple[int, int, int]]:
+    """Windows that reach beyond the argument they are on, as (argument, first byte, end), where no parameter holds that memory."""
+    views = [(o.index, o.element, o.window) for o in signature.plan if o.kind == "argument_view"]
+    views += [(index, signature.bindings[index].element, window) for index, window in signature.reshaped]
+    for index, element, window in views:
+        b, size = signature.bindings[index], element_size(element)
+        own, first, end = element_size(b.element), window.offset * size, window.reach * size
+        if b.parameter < 0 and window.numel and (first < b.window.offset * own or end > b.window.reach * own):
+            yield index, first, end
 
 
 def _touched(signature: Signature) -> tuple[int, ...]:
