@@ -337,3 +337,10 @@ def test_writes_of_bytes_keep_the_bits_of_a_nan_beside_them(dtype: torch.dtype) 
         return copy.index_add_(0, torch.tensor([2]), torch.ones(1, dtype=torch.int8))
 
     assert_like_eager(lambda x: (added(x), scattered(x)), x)
+
+
+@pytest.mark.parametrize("name", ["clamp_max_", "clamp_min_"])
+def test_bounds_of_a_wider_type_in_place(name: str) -> None:
+    """They are compared in the common type."""
+    bounds = torch.tensor([-4, 3, 300], dtype=torch.int16)
+    assert_like_eager(lambda x, y: getattr(x, name)(y), torch.tensor([1, 5, 200], dtype=torch.uint8), bounds)

@@ -391,11 +391,13 @@ def clamp_max(b: Builder, call: Call) -> ir.Value:
 
 def _clamp(b: Builder, call: Call, low: ir.Value | float | None, high: ir.Value | float | None) -> ir.Value:
     element, shape = call.types[0]
-    (value,) = operands(b, call.args[:1], element, shape)
-    for bound, choose in ((low, hlo.maximum), (high, hlo.minimum)):
-        if bound is not None:
-            value = choose(value, *operands(b, [bound], element, shape))
-    return value
+    given = [call.args[0], *(bound for bound in (low, high) if bound is not None)]
+    # Bounds that are tensors promote, and what is written in place is converted afterwards.
+    tensors = call.target.endswith(".Tensor")
+    value, *bounds = computed(b, call, given, exact=True) if tensors else operands(b, given, element, shape)
+    for choose in (hlo.maximum,) * (low is not None) + (hlo.minimum,) * (high is not None):
+        value = choose(value, bounds.pop(0))
+    return finish(b, call, value)
 
 
 # -- comparison and logic ----------------------------------------------------------------------
