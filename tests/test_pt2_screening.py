@@ -235,3 +235,14 @@ def test_maxima_of_many_sizes_are_refused() -> None:
     assert is_arithmetic(" + ".join(f"Max(s{i}, 2)" for i in range(100)))
     assert not is_arithmetic(f"Max({', '.join(f's{i}' for i in range(1000))})")
     assert not is_arithmetic("Max(Min(" + "), Min(".join(f"s{i}, s{i + 1}" for i in range(20)) + "))")
+
+
+def test_an_archive_over_several_disks_is_none(entries: Files, tmp_path: Path) -> None:
+    path = write(tmp_path / "model.pt2", entries)
+    data = bytearray(Path(path).read_bytes())
+    end = data.rindex(b"PK\x05\x06")
+    # In front of the last record, the one of 64-bit archives that tells how many disks there are.
+    data[end:end] = b"PK\x06\x07" + (0).to_bytes(4, "little") + end.to_bytes(8, "little") + (2).to_bytes(4, "little")
+    Path(path).write_bytes(data)
+    with pytest.raises(compiler.CompileError, match="no .pt2 archive"):
+        load_exported(path)

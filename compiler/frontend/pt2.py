@@ -23,7 +23,7 @@ def load_exported(path: str | os.PathLike[str], *, trust: bool = False) -> Expor
     name = os.fspath(path)
     if not os.path.isfile(name):
         raise CompileError(f"{name} is not a file", hint="give the path of a file written by torch.export.save")
-    if not zipfile.is_zipfile(name):
+    if not _is_archive(name):
         raise CompileError(f"{name} is no .pt2 archive, or is cut short", hint="write it again with torch.export.save")
     try:
         if trust:
@@ -51,3 +51,10 @@ def load_exported(path: str | os.PathLike[str], *, trust: bool = False) -> Expor
 
 
 __all__ = ["load_exported"]
+
+
+def _is_archive(name: str) -> bool:
+    try:
+        return zipfile.is_zipfile(name)
+    except zipfile.BadZipFile:  # by its last record it spans several disks
+        return False
