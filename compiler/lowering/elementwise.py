@@ -11,6 +11,7 @@ from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
+from compiler.lowering.origins import origin
 from compiler.lowering.promotion import (
     category,
     computed,
@@ -68,13 +69,7 @@ def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 def _is_mask(b: Builder, value: ir.Value) -> bool:
     """Whether numbers are booleans converted."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in (
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.reshape",
-        "stablehlo.transpose",
-    ):
-        value = value.owner.operands[0]
-    made = None if isinstance(value.owner, ir.Block) else value.owner
+    made = origin(value, ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose"))
     return made is not None and made.name == "stablehlo.convert" and b.element(made.operands[0]) == "i1"
 
 
@@ -393,10 +388,12 @@ def _clamp(b: Builder, call: Call, low: ir.Value | float | None, high: ir.Value 
     element, shape = call.types[0]
     given = [call.args[0], *(bound for bound in (low, high) if bound is not None)]
     # Bounds that are tensors promote, and what is written in place is converted afterwards.
-    tensors = call.target.endswith(".Tensor")
-    value, *bounds = computed(b, call, given, exact=True) if tensors else operands(b, given, element, shape)
-    for choose in (hlo.maximum,) * (low is not None) + (hlo.minimum,) * (high is not None):
-        value = choose(value, bounds.pop(0))
+    promote = any(isinstance(bound, ir.Value) for bound in (low, high))
+    value, *bounds = computed(b, call, given, exact=True) if promote else operands(b, given, element, shape)
+    if low is not None:
+        value = hlo.maximum(value, bounds[0])
+    if high is not None:
+        value = hlo.minimum(value, bounds[-1])
     return finish(b, call, value)
 
 

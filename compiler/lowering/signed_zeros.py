@@ -10,6 +10,8 @@ import math
 
 from jaxlib.mlir import ir
 
+from compiler.lowering.origins import origin
+
 _MOVES = frozenset(
     {"stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"}
 )
@@ -18,14 +20,12 @@ _MOVES = frozenset(
 
 def is_constant_zero(value: ir.Value) -> bool:
     """Whether all elements are +0, as XLA's folding will find out too."""
-    while not isinstance(value.owner, ir.Block):
-        owner = value.owner
-        if owner.name == "stablehlo.constant":
-            return _is_zero(ir.DenseElementsAttr(owner.attributes["value"]))
-        if owner.name not in _MOVES:
-            return owner.name == "stablehlo.concatenate" and all(map(is_constant_zero, owner.operands))
-        value = owner.operands[0]
-    return False
+    made = origin(value, _MOVES)
+    if made is None:
+        return False
+    if made.name == "stablehlo.constant":
+        return _is_zero(ir.DenseElementsAttr(made.attributes["value"]))
+    return made.name == "stablehlo.concatenate" and all(map(is_constant_zero, made.operands))
 
 
 def _is_zero(elements: ir.DenseElementsAttr) -> bool:

@@ -27,6 +27,7 @@ from compiler.analysis.windows import (
     permutation,
 )
 from compiler.lowering.builder import Builder
+from compiler.lowering.origins import origin
 from dialects.types import ELEMENTS, Geometry
 
 if TYPE_CHECKING:
@@ -78,12 +79,8 @@ def bitcast(b: Builder, value: ir.Value, element: str) -> ir.Value:
 
 
 def _constant(value: ir.Value) -> bool:
-    while not isinstance(value.owner, ir.Block) and value.owner.name in (
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.reshape",
-    ):
-        value = value.owner.operands[0]
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
+    made = origin(value, ("stablehlo.broadcast_in_dim", "stablehlo.reshape"))
+    return made is not None and made.name == "stablehlo.constant"
 
 
 def same_bits(source: str, element: str) -> bool:
