@@ -65,6 +65,10 @@ def main(argv: list[str] | None = None) -> int:
             counts[each.verdict.kind] += 1
             if each.verdict.kind != "agreed":
                 reasons.setdefault((each.verdict.kind, each.verdict.reason), []).append((each.item, each.verdict))
+            if each.verdict.kind not in ("agreed", "refused"):
+                found = each.item if isinstance(each.item, int) else each.item.seed
+                line = f"seed {found} {each.verdict.kind}: {each.verdict.reason}"
+                progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
             progress.update(task, advance=1, description=_figures(counts))
             if not console.is_terminal and counts.total() % max(len(items) // 10, 100) == 0:
                 console.print(f"{counts.total()} of {len(items)}: {_figures(counts)}", highlight=False)
