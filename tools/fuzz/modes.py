@@ -22,6 +22,7 @@ from compiler.verify import verify
 from tools.fuzz.clones import Clones
 from tools.fuzz.generate import Options
 from tools.fuzz.instance import Instance
+from tools.fuzz.judge import Judge, Unfit
 from tools.fuzz.observe import observe
 from tools.fuzz.program import Program
 from tools.fuzz.pure_graph import served, writes_elsewhere
@@ -103,7 +104,27 @@ class Beside:
             )
             if found and not eager.program.order_dependent:
                 return [f"call {number + 1}: {found[0]}", *found[1:]]
-        return []
+        return self._differences_apart(eager, mine) if mine.guarded else []
+
+    def _differences_apart(self, eager: Instance, mine: Instance) -> list[str]:
+        """What differs in a call whose arguments share no memory, though they may have when the program was compiled: right or
+        refused."""
+        form = eager.form()
+        for instance in (eager, mine):
+            instance.separate()
+        if eager.form() == form:
+            return []
+        try:
+            with Judge(allow_order=True):
+                right = observe(eager.step, eager.arguments())
+        except Unfit:  # values that were not judged together
+            return []
+        try:
+            got = observe(mine.step, mine.arguments())
+        except GuardError:
+            return []
+        found = right.differences(got, may_bump=True)
+        return [f"call apart: {found[0]}", *found[1:]] if found and not eager.program.order_dependent else []
 
 
 def imported(eager: Instance) -> Imported:
