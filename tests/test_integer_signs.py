@@ -16,7 +16,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "product_of_a_stack": lambda x: torch.stack([x, x]).prod(0, dtype=x.dtype).sign(),
     "running_product": lambda x: torch.stack([x, x]).cumprod(0, dtype=x.dtype).sign(),
     "same_after_folding": lambda x: ((x + 0) * x).sign(),
-    "twice_negated": lambda x: (-(-x) * x).sign(),
+    "twice_negated": lambda x: (x.neg().neg() * x).sign(),
     "chosen": lambda x: (torch.where(x > 5, x, x) * x).sign(),
     "batched_product": lambda x: torch.bmm(x.view(-1, 1, 1), x.view(-1, 1, 1)).sign(),
     "dot": lambda x: torch.dot(x[:1], x[:1]).sign(),

@@ -1,7 +1,8 @@
 """Which memory every handle lives in, and which stretch of it becomes one HLO parameter.
 
 A *memory* is what turns into one chain of values: the root of a fresh result, the extent of an argument (or of several that
-are one tensor), or, for a root that is written and shared by several arguments, the union of their extents. One walk, linear in the number of ops.
+are one tensor), or, for a root that is written and shared by several arguments, the union of their extents. One walk, linear
+in the number of ops.
 """
 
 from __future__ import annotations
