@@ -65,6 +65,10 @@ class Instance:
         """Arguments of another call, each in memory of its own, which may not be how they were when it was compiled."""
         self.tensors = self.program.separate_arguments(self.tensors)
 
+    def join(self) -> None:
+        """Arguments of another call, one tensor in all places where it would do."""
+        self.tensors = self.program.joined_arguments(self.tensors)
+
     def form(self) -> list[object]:
         """What a compiled program takes for granted of the tensors: their geometry, and which share memory where."""
         found: list[object] = []
