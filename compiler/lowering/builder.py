@@ -17,6 +17,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from compiler.lowering.reassociation import SUMS, apart_with_constant
 from compiler.lowering.signed_zeros import is_constant_zero
 
 F8_MAX = 448.0
@@ -136,7 +137,11 @@ class Builder:
             for zero, other in ((x, y), (y, x)):
                 if is_constant_zero(zero):
                     return hlo.select(self.compare("EQ", other, zero), zero, other)
-        return hlo.add(x, y)
+        return hlo.add(apart_with_constant(self, x, SUMS), apart_with_constant(self, y, SUMS))
+
+    def minus(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The difference, rounded by itself (`reassociation`)."""
+        return hlo.subtract(apart_with_constant(self, x, SUMS), apart_with_constant(self, y, SUMS))
 
     def convert(self, value: ir.Value, element: str) -> ir.Value:
         """Element-wise conversion with PyTorch's rules (complex to real drops the imaginary part; to bool: != 0)."""

@@ -23,6 +23,7 @@ from compiler.lowering.promotion import (
     rounded,
     wide,
 )
+from compiler.lowering.reassociation import POWERS, PRODUCTS, QUOTIENTS, ROOTS, apart, apart_with_constant
 from compiler.lowering.registry import Call, lowering
 from compiler.lowering.wrapping import wrapping
 
@@ -51,11 +52,14 @@ def sign_bit(b: Builder, x: ir.Value) -> ir.Value:
 
 def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """A correctly rounded quotient. XLA turns division by a broadcast value into a product with its reciprocal, where
-    49 / 49 is less than 1; behind a barrier, which it drops before fusing, the divisor no longer looks like one."""
+    49 / 49 is less than 1; behind a barrier, which it drops before fusing, the divisor no longer looks like one. A quotient of
+    a mask would be a choice, as in `multiply`."""
     made = None if isinstance(y.owner, ir.Block) else y.owner.name
     if b.target == "xla" and kind(b, x) == 2 and made in ("stablehlo.broadcast_in_dim", "stablehlo.constant"):
         (y,) = hlo.OptimizationBarrierOp([y]).results
-    return hlo.divide(x, y)
+    if b.target == "xla" and kind(b, x) == 2 and _is_mask(b, x):
+        (x,) = hlo.OptimizationBarrierOp([x]).results
+    return hlo.divide(apart(b, x, QUOTIENTS), apart(b, y, QUOTIENTS | ROOTS | POWERS))
 
 
 def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -63,7 +67,8 @@ def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     look like that."""
     if b.target == "xla" and kind(b, x) == 2:
         x, y = (hlo.OptimizationBarrierOp([v]).results[0] if _is_mask(b, v) else v for v in (x, y))
-    return wrapping(b, hlo.multiply(x, y))
+    x, y = apart_with_constant(b, x, PRODUCTS), apart_with_constant(b, y, PRODUCTS)
+    return wrapping(b, hlo.multiply(apart(b, x, ROOTS | POWERS), y))
 
 
 def _is_mask(b: Builder, value: ir.Value) -> bool:
@@ -75,8 +80,8 @@ def _is_mask(b: Builder, value: ir.Value) -> bool:
 # -- functions that are one operation ----------------------------------------------------------
 
 for _name, _operation in {
-    "sin": hlo.sine, "cos": hlo.cosine, "tan": hlo.tan, "tanh": hlo.tanh, "exp": hlo.exponential, "log": hlo.log,
-    "expm1": hlo.exponential_minus_one, "log1p": hlo.log_plus_one, "sqrt": hlo.sqrt, "rsqrt": hlo.rsqrt,
+    "sin": hlo.sine, "cos": hlo.cosine, "tan": hlo.tan, "tanh": hlo.tanh, "exp": hlo.exponential,
+    "expm1": hlo.exponential_minus_one, "log1p": hlo.log_plus_one,
     "sigmoid": hlo.logistic, "special_expit": hlo.logistic,
     "asin": chlo.asin, "acos": chlo.acos, "atan": chlo.atan, "sinh": chlo.sinh, "cosh": chlo.cosh,
     "asinh": chlo.asinh, "acosh": chlo.acosh, "atanh": chlo.atanh,
@@ -84,6 +89,13 @@ for _name, _operation in {
     "lgamma": chlo.lgamma,
 }.items():  # fmt: skip
     register_pointwise(lambda b, x, operation=_operation: operation(x), f"aten.{_name}.default")
+
+for _name, _operation, _makers in (
+    ("log", hlo.log, ROOTS | POWERS), ("sqrt", hlo.sqrt, PRODUCTS | POWERS), ("rsqrt", hlo.rsqrt, PRODUCTS | POWERS),
+):  # fmt: skip
+    register_pointwise(
+        lambda b, x, operation=_operation, makers=_makers: operation(apart(b, x, makers)), f"aten.{_name}.default"
+    )
 
 register_pointwise(lambda b, x, y: hlo.atan2(x, y), "aten.atan2.default")
 
@@ -118,20 +130,20 @@ def add(b: Builder, call: Call) -> ir.Value:
     factor = call.arg(2, "alpha", 1)
     if kind(b, y) == 2 and factor < 0:
         # The same to the bit, while XLA takes 0 + z for z, which has another sign where z is -3 times 0.
-        return finish(b, call, hlo.subtract(x, _scaled(b, call, y, -factor)))
+        return finish(b, call, b.minus(x, _scaled(b, call, y, -factor)))
     return finish(b, call, b.plus(x, _scaled(b, call, y, factor)))
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(x, _scaled(b, call, y, call.arg(2, "alpha", 1))))
+    return finish(b, call, b.minus(x, _scaled(b, call, y, call.arg(2, "alpha", 1))))
 
 
 @lowering("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(y, _scaled(b, call, x, call.arg(2, "alpha", 1))))
+    return finish(b, call, b.minus(y, _scaled(b, call, x, call.arg(2, "alpha", 1))))
 
 
 def _scaled(b: Builder, call: Call, value: ir.Value, factor: Any) -> ir.Value:

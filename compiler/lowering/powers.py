@@ -8,6 +8,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import kind, like, multiply
 from compiler.lowering.promotion import computed, finish
+from compiler.lowering.reassociation import POWERS, PRODUCTS, ROOTS, apart
 from compiler.lowering.registry import Call, lowering
 
 
@@ -23,6 +24,7 @@ def power(b: Builder, call: Call) -> ir.Value:
                 b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else hlo.divide(one, x2)
             )
         if exponent in (0.5, -0.5) and kind(b, x) == 2:
+            x = apart(b, x, PRODUCTS | POWERS)
             return finish(b, call, hlo.sqrt(x) if exponent == 0.5 else hlo.rsqrt(x))
         if exponent == -1:
             return finish(b, call, hlo.divide(one, x))
@@ -30,7 +32,7 @@ def power(b: Builder, call: Call) -> ir.Value:
         if isinstance(exponent, int) and exponent >= 0:
             return finish(b, call, _constant_power(b, x, exponent))
         return finish(b, call, _integer_power(b, x, y))
-    return finish(b, call, hlo.power(x, y))
+    return finish(b, call, hlo.power(apart(b, x, POWERS | ROOTS), y))
 
 
 def _constant_power(b: Builder, x: ir.Value, exponent: int) -> ir.Value:
