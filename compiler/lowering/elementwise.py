@@ -11,7 +11,6 @@ from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.origins import origin
 from compiler.lowering.promotion import (
     category,
     computed,
@@ -49,28 +48,20 @@ def sign_bit(b: Builder, x: ir.Value) -> ir.Value:
 
 
 def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """A correctly rounded quotient. XLA turns division by a broadcast value into a product with its reciprocal, where
-    49 / 49 is less than 1; behind a barrier, which it drops before fusing, the divisor no longer looks like one."""
-    made = None if isinstance(y.owner, ir.Block) else y.owner.name
-    if b.target == "xla" and kind(b, x) == 2 and made in ("stablehlo.broadcast_in_dim", "stablehlo.constant"):
-        (y,) = hlo.OptimizationBarrierOp([y]).results
+    """A correctly rounded quotient. XLA turns division by what it finds to be a broadcast value into a product with its
+    reciprocal, where 49 / 49 is less than 1, and quotients of quotients, roots and powers into others that overflow elsewhere;
+    behind a barrier, which it drops before fusing, operands look like none of these."""
+    if b.target == "xla" and kind(b, x) == 2:
+        x, y = b.opaque(x), b.opaque(y)
     return hlo.divide(x, y)
 
 
 def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """A product. XLA takes the square of an integer for not negative, which it is after an overflow, and a product with a mask
-    for a choice, where it is NaN for NaN and infinities; behind a barrier it does not look like either."""
+    """A product. XLA takes the square of an integer for not negative, which it is after an overflow; behind a barrier it does
+    not look like one."""
     if b.target == "xla" and x == y and kind(b, x) < 2:
-        (y,) = hlo.OptimizationBarrierOp([y]).results
-    if b.target == "xla" and kind(b, x) == 2:
-        x, y = (hlo.OptimizationBarrierOp([v]).results[0] if _is_mask(b, v) else v for v in (x, y))
-    return hlo.multiply(x, y)
-
-
-def _is_mask(b: Builder, value: ir.Value) -> bool:
-    """Whether numbers are booleans converted."""
-    made = origin(value, ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose"))
-    return made is not None and made.name == "stablehlo.convert" and b.element(made.operands[0]) == "i1"
+        y = b.opaque(y)
+    return hlo.multiply(*b.unfolded(x, y))
 
 
 # -- functions that are one operation ----------------------------------------------------------
@@ -119,20 +110,20 @@ def add(b: Builder, call: Call) -> ir.Value:
     factor = call.arg(2, "alpha", 1)
     if kind(b, y) == 2 and factor < 0:
         # The same to the bit, while XLA takes 0 + z for z, which has another sign where z is -3 times 0.
-        return finish(b, call, hlo.subtract(x, _scaled(b, call, y, -factor)))
+        return finish(b, call, b.minus(x, _scaled(b, call, y, -factor)))
     return finish(b, call, b.plus(x, _scaled(b, call, y, factor)))
 
 
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(x, _scaled(b, call, y, call.arg(2, "alpha", 1))))
+    return finish(b, call, b.minus(x, _scaled(b, call, y, call.arg(2, "alpha", 1))))
 
 
 @lowering("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args[:2])
-    return finish(b, call, hlo.subtract(y, _scaled(b, call, x, call.arg(2, "alpha", 1))))
+    return finish(b, call, b.minus(y, _scaled(b, call, x, call.arg(2, "alpha", 1))))
 
 
 def _scaled(b: Builder, call: Call, value: ir.Value, factor: Any) -> ir.Value:
@@ -231,7 +222,7 @@ def absolute(b: Builder, x: ir.Value) -> ir.Value:
 
 @pointwise("aten.reciprocal.default")
 def reciprocal(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.divide(like(b, 1, x), x)
+    return divide(b, like(b, 1, x), x)
 
 
 register_pointwise(lambda b, x: multiply(b, x, x), "aten.square.default")
@@ -261,8 +252,18 @@ def exp2(b: Builder, x: ir.Value) -> ir.Value:
     return hlo.power(like(b, 2, x), x)
 
 
-register_pointwise(lambda b, x: hlo.divide(hlo.log(x), like(b, math.log(2), x)), "aten.log2.default")
-register_pointwise(lambda b, x: hlo.divide(hlo.log(x), like(b, math.log(10), x)), "aten.log10.default")
+def _logarithm(b: Builder, x: ir.Value, base: int) -> ir.Value:
+    """Both parts of a complex logarithm are divided alone: that of 0 has an infinite one, and a complex quotient would be NaN."""
+    found = hlo.log(x)
+    if kind(b, x) < 3:
+        return hlo.divide(found, like(b, math.log(base), found))
+    real, imag = hlo.real(found), hlo.imag(found)
+    divisor = like(b, math.log(base), real)
+    return hlo.complex(hlo.divide(real, divisor), hlo.divide(imag, divisor))
+
+
+register_pointwise(lambda b, x: _logarithm(b, x, 2), "aten.log2.default")
+register_pointwise(lambda b, x: _logarithm(b, x, 10), "aten.log10.default")
 
 
 @on_first("aten.round.decimals")
@@ -332,7 +333,7 @@ def addcmul(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.addcdiv.default")
 def addcdiv(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, b.plus(x, hlo.divide(_times(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, b.plus(x, divide(b, _times(b, left, call.arg(3, "value", 1)), right)))
 
 
 @lowering("prims.fma.default")

@@ -74,7 +74,7 @@ def bitcast(b: Builder, value: ir.Value, element: str) -> ir.Value:
     if b.target == "xla" and _constant(value):
         # XLA folds a bitcast of constants wrong where another layout was chosen for them (jaxlib 0.10.2): what comes after
         # this one must not be known to be constant. The barrier is dropped before fusion.
-        (value,) = hlo.OptimizationBarrierOp([value]).results
+        value = b.opaque(value)
     return hlo.bitcast_convert(b.tensor(element, b.shape(value)), value)
 
 
