@@ -23,6 +23,7 @@ from compiler.lowering.promotion import (
     wide,
 )
 from compiler.lowering.registry import Call, lowering
+from compiler.lowering.windows import choose
 
 
 def like(b: Builder, number: complex | float | int, value: ir.Value) -> ir.Value:
@@ -470,7 +471,7 @@ def signbit(b: Builder, x: ir.Value) -> ir.Value:
 def where(b: Builder, call: Call) -> ir.Value:
     element, shape = call.types[0]
     condition = b.broadcast(b.convert(call.args[0], "i1"), shape)
-    return hlo.select(condition, *operands(b, call.args[1:3], element, shape))
+    return choose(b, condition, *operands(b, call.args[1:3], element, shape))
 
 
 _LARGEST = {"f64": 1.7976931348623157e308, "f32": 3.4028234663852886e38, "bf16": 3.3895313892515355e38, "f16": 65504.0}
