@@ -455,3 +455,35 @@ def test_logarithms_of_complex_zero() -> None:
                                   "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_airy_ai"])  # fmt: skip
 def test_bessel_functions_of_infinity(name: str) -> None:
     assert_like_eager(getattr(torch.ops.aten, name).default, torch.tensor([torch.inf, torch.nan, 0, 1.5, 20]))
+
+
+@pytest.mark.parametrize("stored", [torch.int8, torch.float16, torch.float64, torch.complex64])
+def test_what_untagged_operators_store_is_converted_when_it_is_computed(stored: torch.dtype) -> None:
+    """Division of complex numbers has no floor: XLA does not survive it."""
+    y, out = torch.tensor([1, 2, -3], dtype=torch.int64), torch.zeros(3, dtype=stored)
+    x = torch.tensor([7, -8, 300], dtype=torch.int32 if stored == torch.int8 else torch.bfloat16)
+    assert_like_eager(lambda x, y, out: torch.floor_divide(x, y, out=out), x, y, out)
+    square = torch.zeros(3, 3, dtype=stored)
+    assert_like_eager(lambda x, y, out: torch.addr(out.to(x.dtype), x, y.to(x.dtype), out=out), x, y, square)
+
+
+BF16 = (
+    torch.tensor([0x7FC1, 0x3F81, -63, 0x3F80, 0x4003, 0x7FFF, 0, -1, 0x7FC5], dtype=torch.int16)
+    .view(torch.bfloat16)
+    .reshape(3, 3)
+)
+CHOICES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "where": lambda x: torch.where(torch.eye(3) > 0, x, x.flip(0)),
+    "triangle": lambda x: x.tril(),
+    "diagonal": lambda x: torch.diag_embed(x),
+    "loop": lambda x: torch.ops.higher_order.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, a.flip(0)), (torch.tensor(0), x), ()
+    )[1],
+    "shifted": lambda x: (lambda c: (c[1:].copy_(c[:2].clone()), c)[1])(x.t().clone()),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_elements_that_are_chosen_keep_their_bits(choice: str, dtype: torch.dtype) -> None:
+    assert_like_eager(lambda x: CHOICES[choice](x).view(torch.int16), BF16.view(torch.int16).view(dtype))
