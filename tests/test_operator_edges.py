@@ -463,6 +463,9 @@ def test_what_untagged_operators_store_is_converted_when_it_is_computed(stored: 
     y, out = torch.tensor([1, 2, -3], dtype=torch.int64), torch.zeros(3, dtype=stored)
     x = torch.tensor([7, -8, 300], dtype=torch.int32 if stored == torch.int8 else torch.bfloat16)
     assert_like_eager(lambda x, y, out: torch.floor_divide(x, y, out=out), x, y, out)
+    if stored == torch.float64:
+        half = torch.tensor([1.1, -2.25, 0.1, 2.5], dtype=torch.float16)
+        assert_like_eager(lambda x, out: torch.ops.aten.glu.out(x, -1, out=out), half, torch.zeros(2, dtype=stored))
     square = torch.zeros(3, 3, dtype=stored)
     assert_like_eager(lambda x, y, out: torch.addr(out.to(x.dtype), x, y.to(x.dtype), out=out), x, y, square)
 

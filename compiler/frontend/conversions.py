@@ -13,8 +13,8 @@ from torch._ops import OpOverload
 from compiler.frontend.schemas import facts
 from compiler.torch_types import overload
 
-_ITERATED = frozenset({"aten::addr"})
-"""Kernels over broadcast operands, not element by element, that convert what they computed in the same way."""
+_ITERATED = frozenset({"aten::addr", "aten::glu"})
+"""Kernels that take elements at other places than they write, and convert what they computed in the same way."""
 
 
 def converted_store(
