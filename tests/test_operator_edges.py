@@ -437,6 +437,7 @@ def test_floats_times_powers_of_two(dtype: torch.dtype) -> None:
     assert_like_eager(lambda x, e: (torch.ldexp(x, e), torch.ldexp(x, e.sign() * 4)), x, exponents)
     assert_like_eager(lambda x, e: torch.ldexp(x, e), x, torch.tensor([0.5, 3, -1, 2, 4, 4, 4, 4], dtype=torch.float16))
     assert_like_eager(lambda x, e: x.ldexp_(e), x, exponents.clamp(-20, 20).to(torch.float64))
+    assert_like_eager(lambda x, e: torch.ldexp(x[0], e.reshape(2, 4).t()), x, exponents)
 
 
 def test_decomposed_operators_in_place_are_computed_in_the_common_type() -> None:
@@ -466,6 +467,8 @@ def test_what_untagged_operators_store_is_converted_when_it_is_computed(stored: 
     if stored == torch.float64:
         half = torch.tensor([1.1, -2.25, 0.1, 2.5], dtype=torch.float16)
         assert_like_eager(lambda x, out: torch.ops.aten.glu.out(x, -1, out=out), half, torch.zeros(2, dtype=stored))
+    if stored != torch.int8:
+        assert_like_eager(lambda x, out: torch.threshold(x, 2, 2.5, out=out), torch.tensor([1, 2, 3]), out)
     square = torch.zeros(3, 3, dtype=stored)
     assert_like_eager(lambda x, y, out: torch.addr(out.to(x.dtype), x, y.to(x.dtype), out=out), x, y, square)
 
