@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from dialects.alias import Binding, Bindings, OutputSource, Plan, Root, Table
+from dialects.alias import TENSOR, Binding, Bindings, OutputSource, Plan, Root, Table
 from dialects.calls import HandleCall
 from dialects.types import DYNAMIC, ELEMENTS, Geometry, element_bytes, geometry
 
@@ -56,6 +56,7 @@ class Storages:
         if not function.body.blocks:
             raise VerifyException(f"function @{function.sym_name.data} has no body, and nothing else says what it does")
         sizes: dict[int, int] = {}
+        tensors: dict[Attribute, tuple[Attribute, int]] = {}
         attributes = function.arg_attrs.data if isinstance(function.arg_attrs, ArrayAttr) else ()
         for number, argument in enumerate(function.args):
             if isinstance(argument.type, MemRefType):
@@ -72,6 +73,9 @@ class Storages:
                 raise VerifyException(
                     f"argument {number}: root {identity} has {size} bytes here and {sizes[identity]} before"
                 )
+            same = attributes[number].data.get(TENSOR)
+            if same is not None and tensors.setdefault(same, (argument.type, identity)) != (argument.type, identity):
+                raise VerifyException(f"argument {number}: another type or root than others of `{TENSOR} = {same}`")
             self.limit[argument] = size
             _fits(f"argument {number}", argument.type, size)
 

@@ -292,6 +292,9 @@ def _integers(parser: AttrParser) -> tuple[int, ...]:
 DONATED = "alias.donated"
 """Unit attribute of an argument whose memory the caller gives up."""
 
+TENSOR = "alias.tensor"
+"""Number on an argument: those with the same one are the same tensor, and the program may name any of them for another."""
+
 
 def effects(reads: Iterable[int], writes: Iterable[int]) -> Effects:
     """Effects in operand order, a read before a write of the same operand."""

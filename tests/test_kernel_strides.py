@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 import torch
@@ -121,3 +122,59 @@ def test_normal_numbers_around_tensors_are_contiguous() -> None:
     std = torch.ones(2, 3, 1).expand(2, 3, 4)
     found = compiler.compile(program, (mean, std))(mean, std)
     assert [(x.stride(), x.dtype) for x in found] == [(x.stride(), x.dtype) for x in program(mean, std)]
+
+
+_LIKE = {
+    "log_sigmoid": lambda x: torch.ops.aten.log_sigmoid_forward(x),
+    "index_fill": lambda x: x.index_fill(1, torch.tensor([0]), 2.0),
+    "cross_entropy": lambda x: _functional.binary_cross_entropy(x * 0 + 0.5, x.clamp(0, 1).contiguous(), reduction="none"),
+    "dropout": lambda x: torch.ops.aten.native_dropout(x, 0.5, False),
+    "complex": lambda x: torch.complex(x, x.contiguous()),
+    "polar": lambda x: torch.polar(x, x.contiguous()),
+    "product_of_types": lambda x: x.bfloat16()[:, :1] * x.double(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _LIKE)
+def test_strides_of_one_operand(name: str) -> None:
+    run = _LIKE[name]
+    operands = [_operand(layout, torch.float32) for layout in _LAYOUTS if layout != "number"]
+
+    def program(*tensors: torch.Tensor) -> list[object]:
+        return [run(x) for x in tensors]
+
+    got, want = compiler.compile(program, tuple(operands))(*operands), program(*operands)
+    for layout, one, other in zip(_LAYOUTS, got, want, strict=False):
+        found = zip(*((v if isinstance(v, tuple) else (v,)) for v in (one, other)), strict=True)
+        assert all(a.stride() == b.stride() for a, b in found), layout
+
+
+def _strided(shape: list[int], dtype: torch.dtype, random: Random) -> torch.Tensor:
+    """Dimensions in any order, with gaps, and some that do not move or overlap."""
+    strides, step = [0] * len(shape), 1
+    for d in random.sample(range(len(shape)), len(shape)):
+        strides[d] = random.choice((0, 1, 2, 8)) if random.random() < 0.2 else step
+        step *= shape[d] + 2 * (random.random() < 0.2)
+    return torch.zeros(4000, dtype=dtype).as_strided(shape, strides)
+
+
+def _indexed(random: Random) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    source = _strided([random.choice((1, 1, 2, 3)) for _ in range(random.randint(1, 4))], torch.float32, random)
+    common = [random.choice((1, 2, 3)) for _ in range(random.randint(0, 3))]
+    indices: list[torch.Tensor | None] = []
+    for _ in range(random.randint(1, source.dim())):
+        own = [1 if random.random() < 0.3 else n for n in common[random.randint(0, len(common)) :]]
+        indices.append(None if random.random() < 0.4 else _strided(own, torch.int64, random))
+    return source, indices if any(i is not None for i in indices) else [_strided(common, torch.int64, random)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_indices_decide_on_the_order_of_dimensions(seed: int) -> None:
+    random = Random(seed)
+    pairs = [_indexed(random) for _ in range(40)]
+
+    def program(*_: object) -> list[torch.Tensor]:
+        return [torch.ops.aten.index.Tensor(source, indices) for source, indices in pairs]
+
+    got = compiler.compile(program, ())()
+    assert [t.stride() for t in got] == [t.stride() for t in program()]

@@ -47,6 +47,18 @@ def with_list(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return y[:, i.clamp(0, 1), picked].clone()
 
 
+def copies_with_an_index_of_rank(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    picked = torch.tensor([1, 0, 1])
+    row = x[i, picked]
+    row += 1
+    x.zero_()
+    return torch.stack([row, x.reshape(2, 2, 5)[picked, :, i.clamp(0, 1)].sum(1)])
+
+
+def returns_a_copy(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[:, i, None][torch.tensor([1, 3])] if i.dim() else x[torch.tensor([1, 3]), i]
+
+
 def read_only(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return x[i] * 2 + x[:, i].sum()
 
@@ -69,7 +81,7 @@ def read_before_the_index_moves(x: torch.Tensor, i: torch.Tensor) -> torch.Tenso
 @pytest.mark.parametrize(
     "program",
     [clear_row, add_to_column, one_element, store_at_position, move_row, last_dimension, with_list, read_only,
-     index_moves_on, read_before_the_index_moves],
+     copies_with_an_index_of_rank, returns_a_copy, index_moves_on, read_before_the_index_moves],
 )  # fmt: skip
 def test_like_eager(program: Program) -> None:
     start = torch.arange(20).reshape(4, 5)

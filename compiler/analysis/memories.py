@@ -1,7 +1,8 @@
 """Which memory every handle lives in, and which stretch of it becomes one HLO parameter.
 
-A *memory* is what turns into one chain of values: the root of a fresh result, an argument's own extent, or, for a root
-that is written and shared by several arguments, the union of their extents. One walk, linear in the number of ops.
+A *memory* is what turns into one chain of values: the root of a fresh result, the extent of an argument (or of several that
+are one tensor), or, for a root that is written and shared by several arguments, the union of their extents. One walk, linear
+in the number of ops.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from compiler.analysis.regions import Region, Relation, contiguous, extent, region, relation
 from compiler.errors import CompileError, UnsupportedError
 from compiler.locations import source_of
-from dialects.alias import Root
+from dialects.alias import TENSOR, Root
 from dialects.calls import HandleCall
 from dialects.control import CondOp, ControlOp, WhileOp, arguments_of
 from dialects.fx import ConstantOp
@@ -39,6 +40,7 @@ class Memory:
         start: first byte, counted from the start of the root.
         element: element type of its value. `dims`: shape of its value, in memory order. `bytes`: size of its value.
         lowest, highest: byte extent of all handles seen so far. `widest`: bytes of an element of the widest of them.
+        repeated: some of its arguments are one tensor.
         around: the first op that writes bytes of it which are no elements of its arguments.
     """
 
@@ -51,6 +53,7 @@ class Memory:
     lowest: int = 1 << 62
     highest: int = 0
     widest: int = 1
+    repeated: bool = False
     around: Operation | None = None
 
     def touch(self, shape: Form) -> None:
@@ -60,6 +63,7 @@ class Memory:
         """Take over the handles of another memory of the same root."""
         self._join((other.lowest, other.highest), other.widest)
         self.written |= other.written
+        self.repeated |= other.repeated
 
     def _join(self, extent: tuple[int, int], width: int) -> None:
         if extent[0] < extent[1]:
@@ -119,13 +123,19 @@ def analyze(function: FuncOp, *, carriers: bool = True) -> Memories:
     roots: dict[int, list[int]] = {}
     attributes = function.arg_attrs.data if function.arg_attrs else ()
     sizes: dict[int, int] = {}
+    tensors: dict[Attribute, Memory] = {}
     for number, argument in enumerate(block.args):
         root = attributes[number].data.get("alias.root") if attributes else None
         if not isinstance(root, Root):
             raise CompileError(f"argument {number} has no alias.root attribute")
         roots.setdefault(root.data.id, []).append(number)
         sizes[root.data.id] = root.data.bytes
+        same = attributes[number].data.get(TENSOR)
         memory = Memory((number,))
+        if same is not None:
+            memory = tensors.setdefault(same, memory)
+            memory.arguments = tuple(sorted({*memory.arguments, number}))
+            memory.repeated = len(memory.arguments) > 1
         own = _form(argument)
         memory.touch(own)
         if own.extent[1] > root.data.bytes:

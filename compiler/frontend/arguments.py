@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
 
 from compiler.frontend.forms import ALIGNMENT, Form, Forms, Root, is_symbolic, last_element
 from compiler.frontend.inputs import Input
+from dialects.alias import TENSOR, RootData
+from dialects.alias import Root as RootAttr
 from dialects.types import DYNAMIC
 
 
@@ -46,12 +51,33 @@ def place(items: Sequence[Input], forms: Forms) -> list[Placement]:
                 group, start, end = [index], low, high
         _close(roots, group, start, end)
     placed: list[Placement] = []
+    first: dict[int, Root | None] = {}
     for item, root in zip(items, roots, strict=True):
+        if item.real:  # one tensor without bytes, given twice
+            root = first.setdefault(id(item.tensor), root)
         assert root is not None and item.tensor is not None
         if is_symbolic(item.tensor):
             root.bytes = DYNAMIC
         placed.append(Placement(forms.of(item.tensor, root.base), root))
     return placed
+
+
+def argument_attributes(arguments: Sequence[tuple[Input, Placement]]) -> list[DictionaryAttr]:
+    """Root, name and kind of each argument, and which are one tensor: a trace names any of these for the others."""
+    roots: dict[int, int] = {}
+    tensors = Counter((id(item.tensor), id(p.root)) for item, p in arguments)
+    repeated = {key: number for number, key in enumerate(k for k, count in tensors.items() if count > 1)}
+    attributes: list[DictionaryAttr] = []
+    for item, p in arguments:
+        data: dict[str, Attribute] = {
+            "alias.root": RootAttr(RootData(roots.setdefault(id(p.root), len(roots)), max(p.root.bytes, 0))),
+            "fx.name": StringAttr(item.name),
+            "fx.kind": StringAttr(item.kind),
+        }
+        if (number := repeated.get((id(item.tensor), id(p.root)))) is not None:
+            data[TENSOR] = IntegerAttr(number, 64)
+        attributes.append(DictionaryAttr(data))
+    return attributes
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:

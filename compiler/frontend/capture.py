@@ -164,6 +164,7 @@ class _Outcome:
     tree: pytree.TreeSpec | None = None
     leaves: list[Leaf] = field(default_factory=list)
     rebound: dict[str, int] = field(default_factory=dict)
+    past_names: tuple[torch.Tensor, ...] = ()
 
 
 def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
@@ -226,6 +227,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
             with lifting, subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
+            outcome.past_names = tuple(lifting.past_names.values())
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs), is_leaf=is_size)
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
                 raise UnsupportedError(
@@ -281,7 +283,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     training = {name: module.training for name, module in owner.named_modules()} if owner is not None else {}
     found = held_tensors(graph)
     ties = tuple(tuple(slot.names) for slot in state if len(slot.names) > 1)
-    assumed = Assumptions(ties, plain_values(owner), links(program, found))
+    assumed = Assumptions(ties, plain_values(owner), links(program, (*found, *outcome.past_names)))
     return Captured(
         graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
         held=found, assumed=assumed,

@@ -20,7 +20,6 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DictionaryAttr,
     FileLineColLoc,
     IntAttr,
     LocationAttr,
@@ -33,7 +32,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region
 
 from compiler.errors import CompileError, UnsupportedError
-from compiler.frontend.arguments import Placement, place
+from compiler.frontend.arguments import Placement, argument_attributes, place
 from compiler.frontend.constants import SMALL, constant_data
 from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
@@ -51,8 +50,6 @@ from compiler.locations import node_name
 from compiler.locations import place as place_of
 from compiler.program import Argument, Leaf, Program
 from compiler.random_bits import STATE, fresh_state
-from dialects.alias import Root as RootAttr
-from dialects.alias import RootData
 from dialects.fx import ConstantOp
 from dialects.types import DYNAMIC
 
@@ -181,15 +178,7 @@ class Importer:
         self.block.add_ops([*head, *self.ops])
         values = [h.value for h in results]
         self.block.add_op(ReturnOp.create(operands=values, location=UnknownLoc()))
-        numbers: dict[int, int] = {}
-        attributes = [
-            DictionaryAttr({
-                "alias.root": RootAttr(RootData(numbers.setdefault(id(p.root), len(numbers)), max(p.root.bytes, 0))),
-                "fx.name": StringAttr(i.name),
-                "fx.kind": StringAttr(i.kind),
-            })
-            for i, p in arguments
-        ]  # fmt: skip
+        attributes = argument_attributes(arguments)
         kinds = ([a.type for a in self.block.args], [v.type for v in values])
         function = FuncOp("main", kinds, Region(self.block), arg_attrs=ArrayAttr(attributes))
         position_of = {id(i): n for n, (i, _) in enumerate(arguments)}

@@ -44,6 +44,9 @@ class Lifting:
         self._proxies: Any = proxies
         self._fakes = {id(item.tensor): fake for item, fake in zip(inputs, fakes, strict=True)}
         self._inputs = {id(item.tensor): item.name for item in inputs if item.kind == "input"}
+        self._state = {id(item.tensor): item.tensor for item in inputs if item.tensor is not None}
+        self.past_names: dict[int, torch.Tensor] = {}
+        """State that an operator was given as it is, and so not found under its registered name."""
         self._kept: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         self._gradients = [(tensor, tensor.grad) for tensor in fakes if tensor.is_leaf]
 
@@ -93,6 +96,8 @@ class Lifting:
                 hint="use it as an argument only, or compile with another tensor in that place",
             )
         if (known := self._fakes.get(id(tensor))) is not None:
+            if id(tensor) in self._state:
+                self.past_names[id(tensor)] = tensor
             return known
         if tensor.layout != torch.strided or tensor.device.type == "meta":
             raise UnsupportedError(f"the program holds a {tensor.layout} tensor on {tensor.device}")

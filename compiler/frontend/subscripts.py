@@ -111,7 +111,8 @@ class Subscripts(TorchFunctionMode):
 
     def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
         copy = torch.ops.aten.index.Tensor(*_gathered(base, key))
-        self._reads.append(_Read(self._last(), base, key, copy))
+        if not _copies(key):
+            self._reads.append(_Read(self._last(), base, key, copy))
         return copy
 
     def _set(self, base: torch.Tensor, key: tuple[Any, ...], value: Any) -> None:
@@ -170,6 +171,11 @@ def _is_traced(value: Any) -> bool:
 def _is_dynamic(item: Any, kinds: Sequence[torch.dtype]) -> bool:
     """Whether a 0-d tensor has a number that is not known while tracing."""
     return _is_traced(item) and item.dim() == 0 and item.dtype in kinds and item.constant is None
+
+
+def _copies(key: tuple[Any, ...]) -> bool:
+    """Whether a subscript gives a copy in eager PyTorch too, as it has an index with dimensions."""
+    return any(isinstance(item, torch.Tensor) and item.dim() for item in key)
 
 
 def _by_number(base: Any, key: tuple[Any, ...]) -> bool:
@@ -273,7 +279,7 @@ class NodeSubscripts(Subscripts):
     """Rewrites the subscripts that one node of a graph makes; a read only where the caller keeps an eye on the copy.
 
     Attributes:
-        copied: a read gave a copy.
+        copied: a read gave a copy, where eager gives a view.
     """
 
     def __init__(self, reads: bool) -> None:
@@ -285,7 +291,7 @@ class NodeSubscripts(Subscripts):
         return self._may_read
 
     def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
-        self.copied = True
+        self.copied = self.copied or not _copies(key)
         return torch.ops.aten.index.Tensor(*_gathered(base, key))
 
 

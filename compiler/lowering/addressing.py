@@ -18,6 +18,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from compiler.analysis.windows import Piece, find_box
 from compiler.lowering.builder import Builder
 from compiler.lowering.windows import Part, bitcast, carrier, read, scatter
+from compiler.lowering.wrapping import wrapping
 
 Operand = ir.Value | Part
 Combination = Literal["assign", "add", "multiply", "maximum", "minimum"]
@@ -181,6 +182,7 @@ def put(
     else:
         inserted = [axis for axis in range(len(place.dims)) if axis not in kept]
         new = scatter(b, base, found, axes, inserted, places, updates, _region(b, combination, kind, moved))
+        new = wrapping(b, new) if combination == "multiply" else new
     new = bitcast(b, b.reshape(new, b.shape(place.base)), stored)
     return Part(new, operand.window, operand.element, operand.origin) if isinstance(operand, Part) else new
 

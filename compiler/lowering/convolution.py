@@ -12,6 +12,7 @@ from compiler.lowering.builder import Builder
 from compiler.lowering.promotion import finish, wide
 from compiler.lowering.reductions import add_up
 from compiler.lowering.registry import Call, lowering
+from compiler.lowering.wrapping import wrapping
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def convolution(b: Builder, call: Call) -> ir.Value:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = call.args[:9]
     shape = call.types[0][1]
     how = _Geometry.of(len(shape) - 2, stride, padding, dilation, groups)
-    out = (_spread if transposed else _correlate)(b, x, weight, how, shape)
+    out = wrapping(b, (_spread if transposed else _correlate)(b, x, weight, how, shape))
     if bias is not None:
         column = b.reshape(b.convert(bias, b.element(out)), (shape[1], *[1] * (len(shape) - 2)))
         out = hlo.add(out, b.broadcast(column, shape))

@@ -24,6 +24,7 @@ from compiler.lowering.promotion import (
 )
 from compiler.lowering.registry import Call, lowering
 from compiler.lowering.windows import choose
+from compiler.lowering.wrapping import wrapping
 
 
 def like(b: Builder, number: complex | float | int, value: ir.Value) -> ir.Value:
@@ -58,11 +59,8 @@ def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """A product. XLA takes the square of an integer for not negative, which it is after an overflow; behind a barrier it does
-    not look like one."""
-    if b.target == "xla" and x == y and kind(b, x) < 2:
-        y = b.opaque(y)
-    return hlo.multiply(*b.unfolded(x, y))
+    """A product, of floats whose constants XLA does not put together."""
+    return wrapping(b, hlo.multiply(*b.unfolded(x, y)))
 
 
 # -- functions that are one operation ----------------------------------------------------------
@@ -218,7 +216,7 @@ def floor_divide(b: Builder, x: ir.Value, y: ir.Value, step: Step = lambda value
 
 @pointwise("aten.abs.default", exact=True)
 def absolute(b: Builder, x: ir.Value) -> ir.Value:
-    return x if b.element(x)[0] == "u" or kind(b, x) == 0 else hlo.abs(x)
+    return x if b.element(x)[0] == "u" or kind(b, x) == 0 else wrapping(b, hlo.abs(x))
 
 
 @pointwise("aten.reciprocal.default")
@@ -328,7 +326,7 @@ def lerp(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.addcmul.default")
 def addcmul(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, b.plus(x, hlo.multiply(_times(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, b.plus(x, multiply(b, _times(b, left, call.arg(3, "value", 1)), right)))
 
 
 @lowering("aten.addcdiv.default")
@@ -341,7 +339,7 @@ def addcdiv(b: Builder, call: Call) -> ir.Value:
 def multiply_add(b: Builder, call: Call) -> ir.Value:
     """As eager PyTorch computes it, which rounds the product too."""
     left, right, x = computed(b, call, call.args[:3])
-    return finish(b, call, b.plus(hlo.multiply(left, right), x))
+    return finish(b, call, b.plus(multiply(b, left, right), x))
 
 
 # -- smallest and largest ----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import like
 from compiler.lowering.promotion import finish, operands, wide
 from compiler.lowering.registry import Call, lowering
+from compiler.lowering.wrapping import wrapping
 
 
 def contract(
@@ -36,7 +37,7 @@ def contract(
     shape = [have[d] for d in batch[0]]
     shape += [s for d, s in enumerate(have) if d not in batch[0] and d not in contracted[0]]
     shape += [s for d, s in enumerate(other) if d not in batch[1] and d not in contracted[1]]
-    return hlo.dot_general(b.tensor(wide(b.element(left)), tuple(shape)), left, right, numbers)
+    return wrapping(b, hlo.dot_general(b.tensor(wide(b.element(left)), tuple(shape)), left, right, numbers))
 
 
 def _untransposed(

@@ -62,7 +62,7 @@ def _integer_power(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
     def step(result: ir.Value, base: ir.Value, rest: ir.Value) -> list[ir.Value]:
         odd = b.compare("EQ", hlo.and_(rest, one), one)
-        result = hlo.select(odd, hlo.multiply(result, base), result)
+        result = hlo.select(odd, multiply(b, result, base), result)
         return [result, multiply(b, base, base), hlo.shift_right_logical(rest, one)]
 
     b.region(op, types, unfinished, 0)

@@ -13,6 +13,7 @@ from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import absolute, divide, is_nan, kind, like
 from compiler.lowering.promotion import category, wide
 from compiler.lowering.registry import Call, lowering
+from compiler.lowering.wrapping import wrapping
 
 
 def lowest(element: str) -> float:
@@ -150,7 +151,7 @@ def mean(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.prod.default", "aten.prod.dim_int")
 def product(b: Builder, call: Call) -> ir.Value:
     dims = _dims(b, call) if call.target.endswith("dim_int") else axes(None, len(b.shape(call.args[0])))
-    return _shaped(b, call, fold(b, _accumulated(b, call), 1, dims, lambda a, e: hlo.multiply(a, e)))
+    return _shaped(b, call, wrapping(b, fold(b, _accumulated(b, call), 1, dims, lambda a, e: hlo.multiply(a, e))))
 
 
 @lowering("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")

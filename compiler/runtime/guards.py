@@ -47,6 +47,11 @@ class Guards:
             for parameter in range(len(self._parameters))
             if len(group := [i for i in signature.bound(parameter) if self._lengths[i]]) > 1
         )
+        self._empty = tuple(
+            group
+            for parameter in range(len(self._parameters))
+            if len(group := [i for i in signature.bound(parameter) if not self._lengths[i]]) > 1
+        )
         self._addresses: tuple[int, ...] = ()
         self._staged: frozenset[int] = frozenset()
 
@@ -78,7 +83,7 @@ class Guards:
         if addresses != self._addresses:
             self._staged = self._judge_sharing(tensors, addresses)
             self._addresses = addresses
-        elif self._shared:
+        elif self._shared or self._empty:
             self._judge_storages(tensors)
         return addresses, self._staged
 
@@ -134,6 +139,10 @@ class Guards:
             for other in group[1:]:
                 if tensors[other].untyped_storage().data_ptr() != memory:
                     raise self._unshared(first, other, "they do not")
+        for first, *others in self._empty:  # one tensor without elements, of which no address tells
+            for other in others:
+                if tensors[other] is not tensors[first]:
+                    raise self._unshared(first, other, "they are two tensors")
 
     def _judge_sharing(self, tensors: Sequence[torch.Tensor], addresses: Sequence[int]) -> frozenset[int]:
         for binding, address, length in zip(self._bindings, addresses, self._lengths, strict=True):

@@ -282,7 +282,8 @@ def _finish(function: FuncOp, ops: Sequence[Operation], values: Sequence[SSAValu
     used = [
         (memory, value)
         for memory, value in zip(state.memories.parameters, values, strict=True)
-        if value.first_use is not None or id(memory) in written
+        # One tensor given twice is a parameter even if nobody reads it: a call has to be held to it.
+        if value.first_use is not None or id(memory) in written or memory.repeated
     ]
     numbers = {id(memory): number for number, (memory, _) in enumerate(used)}
     bindings = _bindings(function, state, numbers)

@@ -61,6 +61,14 @@ class Instance:
         """Arguments of another call. Memory that is the module's stays as it is, and what it shares with arguments."""
         self.tensors = self.program.next_arguments(self.tensors, world, misaligned=misaligned)
 
+    def separate(self) -> None:
+        """Arguments of another call, each in memory of its own, which may not be how they were when it was compiled."""
+        self.tensors = self.program.separate_arguments(self.tensors)
+
+    def join(self) -> None:
+        """Arguments of another call, one tensor in all places where it would do."""
+        self.tensors = self.program.joined_arguments(self.tensors)
+
     def form(self) -> list[object]:
         """What a compiled program takes for granted of the tensors: their geometry, and which share memory where."""
         found: list[object] = []

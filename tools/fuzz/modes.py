@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
@@ -22,6 +22,7 @@ from compiler.verify import verify
 from tools.fuzz.clones import Clones
 from tools.fuzz.generate import Options
 from tools.fuzz.instance import Instance
+from tools.fuzz.judge import Judge, Unfit
 from tools.fuzz.observe import observe
 from tools.fuzz.program import Program
 from tools.fuzz.pure_graph import served, writes_elsewhere
@@ -103,7 +104,28 @@ class Beside:
             )
             if found and not eager.program.order_dependent:
                 return [f"call {number + 1}: {found[0]}", *found[1:]]
-        return []
+        if not mine.guarded:
+            return []
+        return self._differences_otherwise(eager, mine, "separate") or self._differences_otherwise(eager, mine, "join")
+
+    def _differences_otherwise(self, eager: Instance, mine: Instance, change: Literal["separate", "join"]) -> list[str]:
+        """What differs in a call whose arguments share other memory than when the program was compiled: right or refused."""
+        form = eager.form()
+        for instance in (eager, mine):
+            instance.separate() if change == "separate" else instance.join()
+        if eager.form() == form:
+            return []
+        try:
+            with Judge():
+                right = observe(eager.step, eager.arguments())
+        except (Unfit, RuntimeError):  # values that were not judged together, or memory that eager cannot write
+            return []
+        try:
+            got = observe(mine.step, mine.arguments())
+        except GuardError:
+            return []
+        found = right.differences(got, may_bump=True)
+        return [f"call {change}: {found[0]}", *found[1:]] if found else []
 
 
 def imported(eager: Instance) -> Imported:

@@ -221,6 +221,23 @@ class Program:
         fresh = self.make_arguments(world, misaligned=misaligned)
         return [old if a.storage in stay else new for a, old, new in zip(self.arguments, tensors, fresh)]
 
+    def separate_arguments(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Fresh arguments that share no memory and differ in values, but for those that share a module's."""
+        stay = {a.storage for a in self.arguments if a.held}
+        return [
+            old if a.storage in stay else a.make(self.storages[a.storage].make(number % 2, False))
+            for number, (a, old) in enumerate(zip(self.arguments, tensors, strict=True))
+        ]
+
+    def joined_arguments(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Fresh arguments, of which those that look alike are one tensor, but for a module's."""
+        stay = {a.storage for a in self.arguments if a.held}
+        alike: dict[Argument, torch.Tensor] = {}
+        return [
+            old if a.storage in stay else alike.setdefault(replace(a, storage=0, same_as=-1), new)
+            for a, old, new in zip(self.arguments, tensors, self.make_arguments(), strict=True)
+        ]
+
     def script(self) -> str:
         """A Python program that runs this one in eager PyTorch and prints what it returns."""
         lines = ["import torch", "", "", self.source(), "", "storages = ["]

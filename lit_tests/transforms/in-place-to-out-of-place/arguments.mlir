@@ -63,3 +63,29 @@ func.func @main(%x: memref<2x3xf32> {alias.root = #alias.root<0, 24 bytes>})
   func.return %x, %r, %n, %n, %t : memref<2x3xf32>, memref<3xf32, strided<[1], offset: 3>>, memref<2x3xf32>,
       memref<2x3xf32>, memref<3x2xf32, strided<[1, 3]>>
 }
+
+// -----
+
+// One tensor given twice and only read: one parameter, as the program may name either for the other.
+// CHECK-LABEL: func.func @main
+// CHECK-SAME:    (%{{.*}}: tensor<5xf32>) -> tensor<5xf32>
+// CHECK-SAME:    "a" input in 0 "f32" [5] strides [1], "b" input in 0 "f32" [5] strides [1]
+func.func @main(
+    %a: memref<5xf32> {alias.root = #alias.root<0, 32 bytes>, fx.name = "a", alias.tensor = 0},
+    %b: memref<5xf32> {alias.root = #alias.root<0, 32 bytes>, fx.name = "b", alias.tensor = 0}) -> memref<5xf32> {
+  %0 = fx.call "aten.neg.default"(%b) effects<read 0> results<fresh> : (memref<5xf32>) -> memref<5xf32>
+  func.return %0 : memref<5xf32>
+}
+
+// -----
+
+// Nobody reads it: a parameter all the same, which holds a call to one tensor.
+// CHECK-LABEL: func.func @main
+// CHECK-SAME:    (%{{.*}}: tensor<5xf32>) attributes
+// CHECK-SAME:    "a" input in 0 "f32" [5] strides [1], "b" input in 0 "f32" [5] strides [1]
+// CHECK-SAME:    alias.plan = #alias.plan<argument 1>
+func.func @main(
+    %a: memref<5xf32> {alias.root = #alias.root<0, 32 bytes>, fx.name = "a", alias.tensor = 0},
+    %b: memref<5xf32> {alias.root = #alias.root<0, 32 bytes>, fx.name = "b", alias.tensor = 0}) -> memref<5xf32> {
+  func.return %b : memref<5xf32>
+}
