@@ -148,7 +148,7 @@ def softmax_overflows(patch: Patch) -> None:
 
 @edge(lambda m, x: m * x, torch.tensor([True, False]), _floats(2))
 def product_with_a_mask_is_a_choice(patch: Patch) -> None:
-    patch.setattr(elementwise, "_is_mask", lambda b, value: False)
+    patch.setattr(Builder, "opaque", lambda self, value: value)
 
 
 # -- ties and halves -----------------------------------------------------------------------------

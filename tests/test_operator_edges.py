@@ -344,3 +344,152 @@ def test_bounds_of_a_wider_type_in_place(name: str) -> None:
     """They are compared in the common type."""
     bounds = torch.tensor([-4, 3, 300], dtype=torch.int16)
     assert_like_eager(lambda x, y: getattr(x, name)(y), torch.tensor([1, 5, 200], dtype=torch.uint8), bounds)
+
+
+FLOATS_AND_MASKS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "scaled": lambda x, mask: torch.add(x.nan_to_num(1, 2, 3), mask, alpha=torch.inf),
+    "product added": lambda x, mask: torch.addcmul(x.nan_to_num(1, 2, 3), x, mask),
+    "quotient added": lambda x, mask: torch.addcdiv(
+        x.nan_to_num(1, 2, 3), mask, x.nan_to_num(1, 2, 3), value=torch.inf
+    ),
+    "weight": lambda x, mask: torch.lerp(x.nan_to_num(1, 2, 3), x, mask.float()),
+    "less nothing": lambda x, mask: (mask.float() - 0) * x,
+    "to the first": lambda x, mask: mask.float().pow(1) * x,
+    "padded": lambda x, mask: torch.nn.functional.pad(mask.float(), (1, 1))[1:9] * x,
+    "reduced": lambda x, mask: torch.stack([mask.float(), x]).prod(0),
+    "contracted": lambda x, mask: mask[None].float() @ x[:, None],
+}
+
+
+@pytest.mark.parametrize("use", FLOATS_AND_MASKS)
+def test_zeros_of_a_mask_times_infinity_are_nan(use: str) -> None:
+    x = torch.tensor([torch.inf, -torch.inf, torch.nan, -2, 3, 0, torch.inf, -0.0])
+    assert_like_eager(FLOATS_AND_MASKS[use], x, torch.tensor([False] * 4 + [True] * 4))
+
+
+DIVISORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "broadcast": lambda y: y[:, None].expand(4, 8),
+    "reshaped": lambda y: y[:, None].expand(4, 8).reshape(8, 4).view(4, 8),
+    "converted": lambda y: y.double()[:, None].expand(4, 8).float(),
+    "computed": lambda y: y[:, None].expand(4, 8).abs(),
+    "every other": lambda y: torch.full((8, 8), 49.0)[::2],
+    "constant": lambda y: torch.full((4, 8), 48.0) + 1,
+}
+
+
+@pytest.mark.parametrize("divisor", DIVISORS)
+def test_quotients_of_a_number_by_itself(divisor: str) -> None:
+    y = torch.tensor([49.0, 41, 47, 55])
+    x = DIVISORS[divisor](y).clone()
+    made = DIVISORS[divisor]
+    found = compiler.compile(lambda x, y: (x / made(y), torch.addcdiv(torch.zeros(4, 8), x, made(y))), (x, y))(x, y)
+    assert all(torch.equal(f, torch.ones(4, 8)) for f in found)
+
+
+ROUNDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "to integers": lambda x: (x + 12582912.0) - 12582912.0,
+    "from the other side": lambda x: 12582912.0 - (12582912.0 - x),
+    "by a table": lambda x: (x + torch.full((6,), 12582912.0)) - torch.full((3, 2), 12582912.0).reshape(6),
+    "products": lambda x: x * 1e30 * 1e30 * 1e-30 * 1e-30,
+    "quotients": lambda x: x * torch.inf / 1e30 / 1e30,
+}
+
+
+@pytest.mark.parametrize("way", ROUNDED)
+def test_constants_are_not_put_together(way: str) -> None:
+    """What is added and taken away again rounds in between, and what overflows stays infinite."""
+    x = torch.tensor([0.4, 1.5, -2.7, 1000.3, 1e10, 0])
+    found = compiler.compile(ROUNDED[way], (x,))(x)
+    torch.testing.assert_close(found, ROUNDED[way](x), rtol=0, atol=0, equal_nan=True)
+
+
+ZEROS: dict[str, Callable[[], torch.Tensor]] = {
+    "sum": lambda: torch.zeros(2, 4).sum(0),
+    "product": lambda: torch.zeros(4) * 3,
+    "difference": lambda: torch.ones(4) - 1,
+    "absolute": lambda: (-torch.zeros(4)).abs(),
+    "reversed": lambda: torch.zeros(4).flip(0),
+    "taken": lambda: torch.zeros(9)[torch.tensor([8, 0, 3, 1])],
+    "small": lambda: torch.zeros(4).to(torch.float8_e4m3fn).float(),
+    "integer": lambda: torch.full((4,), -0.0).int().float(),
+}
+
+
+@pytest.mark.parametrize("zero", ZEROS)
+def test_zeros_that_are_worked_out_make_minus_zero_plus_zero(zero: str) -> None:
+    x = torch.tensor([-0.0, 0.0, 1.0, -2.0])
+    programs = [
+        lambda x: ZEROS[zero]() + x,
+        lambda x: x - -ZEROS[zero](),
+        lambda x: torch.addcmul(ZEROS[zero](), x, x.abs()),
+    ]
+    for program in programs:
+        found = compiler.compile(program, (x,))(x)
+        assert torch.equal(found.view(torch.int32), program(x).view(torch.int32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_floats_times_powers_of_two(dtype: torch.dtype) -> None:
+    """Exact where the power alone would be infinite or zero; by other floats it is one of their type."""
+    limits = torch.finfo(dtype)
+    x = torch.tensor([1, limits.max, limits.tiny, 3, -0.0, torch.inf, torch.nan, 0], dtype=torch.float64).to(dtype)
+    exponents = torch.tensor([12, -2000, 2000, -12, 300, -300, 5, 2**31])
+    assert_like_eager(lambda x, e: (torch.ldexp(x, e), torch.ldexp(x, e.sign() * 4)), x, exponents)
+    assert_like_eager(lambda x, e: torch.ldexp(x, e), x, torch.tensor([0.5, 3, -1, 2, 4, 4, 4, 4], dtype=torch.float16))
+    assert_like_eager(lambda x, e: x.ldexp_(e), x, exponents.clamp(-20, 20).to(torch.float64))
+    assert_like_eager(lambda x, e: torch.ldexp(x[0], e.reshape(2, 4).t()), x, exponents)
+
+
+def test_decomposed_operators_in_place_are_computed_in_the_common_type() -> None:
+    x, y = torch.tensor([100, 6, 7, 0], dtype=torch.int8), torch.tensor([300, 4, -70, 5], dtype=torch.int16)
+    assert_like_eager(lambda x, y: x.lcm_(y), x, y)
+    assert_like_eager(lambda x, y: x.ldexp_(y), x.half(), y.float() / 64)
+
+
+def test_logarithms_of_complex_zero() -> None:
+    """Its parts are compared alone: no complex number with an infinite part is close to another."""
+    x = torch.tensor([0, -0.0, 1j, -2, 3 - 4j])
+    assert_like_eager(lambda x: (torch.view_as_real(x.log2()), torch.view_as_real(x.log10())), x)
+
+
+@pytest.mark.parametrize("name", ["i0", "special_i1", "special_modified_bessel_i0", "special_modified_bessel_k0",
+                                  "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_airy_ai"])  # fmt: skip
+def test_bessel_functions_of_infinity(name: str) -> None:
+    assert_like_eager(getattr(torch.ops.aten, name).default, torch.tensor([torch.inf, torch.nan, 0, 1.5, 20]))
+
+
+@pytest.mark.parametrize("stored", [torch.int8, torch.float16, torch.float64, torch.complex64])
+def test_what_untagged_operators_store_is_converted_when_it_is_computed(stored: torch.dtype) -> None:
+    """Division of complex numbers has no floor: XLA does not survive it."""
+    y, out = torch.tensor([1, 2, -3], dtype=torch.int64), torch.zeros(3, dtype=stored)
+    x = torch.tensor([7, -8, 300], dtype=torch.int32 if stored == torch.int8 else torch.bfloat16)
+    assert_like_eager(lambda x, y, out: torch.floor_divide(x, y, out=out), x, y, out)
+    if stored == torch.float64:
+        half = torch.tensor([1.1, -2.25, 0.1, 2.5], dtype=torch.float16)
+        assert_like_eager(lambda x, out: torch.ops.aten.glu.out(x, -1, out=out), half, torch.zeros(2, dtype=stored))
+    if stored != torch.int8:
+        assert_like_eager(lambda x, out: torch.threshold(x, 2, 2.5, out=out), torch.tensor([1, 2, 3]), out)
+    square = torch.zeros(3, 3, dtype=stored)
+    assert_like_eager(lambda x, y, out: torch.addr(out.to(x.dtype), x, y.to(x.dtype), out=out), x, y, square)
+
+
+BF16 = (
+    torch.tensor([0x7FC1, 0x3F81, -63, 0x3F80, 0x4003, 0x7FFF, 0, -1, 0x7FC5], dtype=torch.int16)
+    .view(torch.bfloat16)
+    .reshape(3, 3)
+)
+CHOICES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "where": lambda x: torch.where(torch.eye(3) > 0, x, x.flip(0)),
+    "triangle": lambda x: x.tril(),
+    "diagonal": lambda x: torch.diag_embed(x),
+    "loop": lambda x: torch.ops.higher_order.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, a.flip(0)), (torch.tensor(0), x), ()
+    )[1],
+    "shifted": lambda x: (lambda c: (c[1:].copy_(c[:2].clone()), c)[1])(x.t().clone()),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_elements_that_are_chosen_keep_their_bits(choice: str, dtype: torch.dtype) -> None:
+    assert_like_eager(lambda x: CHOICES[choice](x).view(torch.int16), BF16.view(torch.int16).view(dtype))

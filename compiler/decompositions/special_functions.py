@@ -69,9 +69,7 @@ def _waves(order: int, x: Tensor) -> tuple[Tensor, Tensor]:
     odd = _polynomial([(-1) ** k * c for k, c in enumerate(a[1::2])], y) / x
     phase, size = x - (order / 2 + 0.25) * math.pi, torch.sqrt(2 / (math.pi * x))
     sine, cosine = torch.sin(phase), torch.cos(phase)
-    first, second = size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
-    infinite = x == math.inf
-    return torch.where(infinite, 0.0, first), torch.where(infinite, 0.0, second)
+    return size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
 
 
 def _bessel_j(order: int, x: Tensor) -> Tensor:
@@ -153,19 +151,14 @@ def _scaled_k(order: int, x: Tensor) -> Tensor:
     return torch.where(x == 0, math.inf, torch.where(x < 0, math.nan, found))
 
 
-def _plain(scaled: Tensor, exponent: Tensor) -> Tensor:
-    """A scaled function times an exponential that may be infinite where the function is not zero."""
-    return torch.where(scaled == 0, scaled, scaled * torch.exp(exponent))
-
-
 special("special_i0e")(lambda x: _scaled_i(0, x))
 special("special_i1e")(lambda x: _scaled_i(1, x))
-special("i0", "special_i0", "special_modified_bessel_i0")(lambda x: _plain(_scaled_i(0, x), x.abs()))
-special("special_i1", "special_modified_bessel_i1")(lambda x: _plain(_scaled_i(1, x), x.abs()))
+special("i0", "special_i0", "special_modified_bessel_i0")(lambda x: _scaled_i(0, x) * torch.exp(x.abs()))
+special("special_i1", "special_modified_bessel_i1")(lambda x: _scaled_i(1, x) * torch.exp(x.abs()))
 special("special_scaled_modified_bessel_k0")(lambda x: _scaled_k(0, x))
 special("special_scaled_modified_bessel_k1")(lambda x: _scaled_k(1, x))
-special("special_modified_bessel_k0")(lambda x: _plain(_scaled_k(0, x), -x))
-special("special_modified_bessel_k1")(lambda x: _plain(_scaled_k(1, x), -x))
+special("special_modified_bessel_k0")(lambda x: _scaled_k(0, x) * torch.exp(-x))
+special("special_modified_bessel_k1")(lambda x: _scaled_k(1, x) * torch.exp(-x))
 
 
 # -- Airy ----------------------------------------------------------------------------------------
@@ -201,7 +194,7 @@ def airy_ai(x: Tensor) -> Tensor:
     odd = _polynomial([(-1) ** k * c for k, c in enumerate(u[1::2])], y) / zeta
     phase = zeta + math.pi / 4
     wave = (torch.sin(phase) * even - torch.cos(phase) * odd) / (math.sqrt(math.pi) * torch.sqrt(torch.sqrt(left)))
-    found = torch.where(x > 3, torch.where(x.isinf(), 0.0, decay), torch.where(x < -8, wave, series))
+    found = torch.where(x > 3, decay, torch.where(x < -8, wave, series))
     return torch.where(x.isnan(), x, found)
 
 
@@ -244,6 +237,27 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     mirrored = torch.special.zeta(torch.full_like(x, 2.0), torch.where(x < 0.5, 1 - x, x))
     sine = torch.sin(math.pi * x)
     return torch.where(x < 0.5, (math.pi / sine) ** 2 - mirrored, mirrored).to(kind)
+
+
+def _power_of_two(exponent: Tensor, kind: torch.dtype) -> Tensor:
+    """Exact, for exponents of normal numbers."""
+    whole, fraction, bias = (torch.int64, 52, 1023) if kind == torch.float64 else (torch.int32, 23, 127)
+    return ((exponent.to(whole) + bias) << fraction).view(kind)
+
+
+@decomposition("ldexp.Tensor")
+def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    """Floats by integers are exact, and rounded once where they end up too small to be normal; others are a product."""
+    if not x.is_floating_point() or exponent.is_floating_point() or exponent.is_complex():
+        real = x.dtype.to_real()
+        base = torch.full((), 2.0, dtype=real) if real.is_floating_point and real != torch.float32 else 2.0
+        return x * torch.pow(base, exponent)
+    wide, most = (torch.float64, 1000) if x.dtype == torch.float64 else (torch.float32, 120)
+    mantissa, own = torch.frexp(x.to(wide))
+    total = (own.to(torch.int64) + exponent.to(torch.int32)).clamp(-2 * most, 2 * most)
+    first = total.clamp(-most, most)
+    scaled = mantissa * _power_of_two(first, wide) * _power_of_two(total - first, wide)
+    return scaled.to(x.dtype)
 
 
 @decomposition("frexp.Tensor")

@@ -13,6 +13,9 @@ from torch._ops import OpOverload
 from compiler.frontend.schemas import facts
 from compiler.torch_types import overload
 
+_ITERATED = frozenset({"aten::addr", "aten::glu"})
+"""Kernels that take elements at other places than they write, and convert what they computed in the same way."""
+
 
 def converted_store(
     op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -20,7 +23,8 @@ def converted_store(
     """The argument that `op` stores into after a conversion, and the operator that computes what is converted; None where
     nothing is, or where the argument is resized."""
     name, *others = [a.name for a in op._schema.arguments if a.is_out] or [""]
-    twin = facts(op).twin if torch.Tag.pointwise in op.tags and name in kwargs and not others else None
+    converts = facts(op).pointwise or op._schema.name in _ITERATED
+    twin = facts(op).twin if converts and name in kwargs and not others else None
     if twin is None:
         return None
     compute = overload(twin.target)

@@ -34,7 +34,9 @@ def _second_first(first: Tensor, second: Tensor, computed: torch.dtype) -> Tenso
 
 
 def _by_a_power(first: Tensor, second: Tensor, computed: torch.dtype) -> Tensor:
-    """`ldexp` is `first * 2 ** second`, and a power of a number asks for no strides."""
+    """`ldexp` is `first * 2 ** second`, and a power of a number asks for no strides; of a float by integers it is one kernel."""
+    if first.is_floating_point() and not (second.is_floating_point() or second.is_complex()):
+        return _in_order(first, second, computed)
     return _in_order(first, second.contiguous(), computed)
 
 

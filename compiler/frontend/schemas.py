@@ -74,7 +74,10 @@ class Twin:
     drop: tuple[str, ...] = ()
 
 
-UNTAGGED_POINTWISE = frozenset({"aten::copy_", "aten::masked_fill_", "aten::where"})
+UNTAGGED_POINTWISE = frozenset({
+    "aten::copy_", "aten::floor_divide", "aten::floor_divide_", "aten::masked_fill_", "aten::threshold",
+    "aten::threshold_", "aten::where",
+})  # fmt: skip
 """Element-wise operators that PyTorch 2.13 does not tag as such."""
 
 

@@ -87,11 +87,13 @@ class Subscripts(TorchFunctionMode):
         if func == torch.Tensor.__getitem__ and self._recording():
             key = _key(args[1])
             if _by_number(args[0], key):
-                return self._get(args[0], key)
+                return self._get(args[0], key, is_view=not _copies(key))
         if func in NARROWS and self._recording():
             base, dim, start, length = _narrowed(*args, **(kwargs or {}))
             if _is_traced(base) and _is_dynamic(start, _INDICES):
-                return self._get(base, (*[slice(None)] * (dim % base.dim()), _places(base.shape[dim], start, length)))
+                return self._get(
+                    base, (*[slice(None)] * (dim % base.dim()), _places(base.shape[dim], start, length)), is_view=True
+                )
         if func == torch.Tensor.__setitem__:
             key = _key(args[1])
             if len(key) == 1 and _is_dynamic(key[0], (torch.bool,)) and _is_traced(args[0]):
@@ -109,9 +111,9 @@ class Subscripts(TorchFunctionMode):
         assert self._graph is not None
         return next(iter(reversed(self._graph.nodes)))
 
-    def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+    def _get(self, base: torch.Tensor, key: tuple[Any, ...], *, is_view: bool) -> torch.Tensor:
         copy = torch.ops.aten.index.Tensor(*_gathered(base, key))
-        if not _copies(key):
+        if is_view:
             self._reads.append(_Read(self._last(), base, key, copy))
         return copy
 
@@ -290,8 +292,8 @@ class NodeSubscripts(Subscripts):
     def _recording(self) -> bool:
         return self._may_read
 
-    def _get(self, base: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
-        self.copied = self.copied or not _copies(key)
+    def _get(self, base: torch.Tensor, key: tuple[Any, ...], *, is_view: bool) -> torch.Tensor:
+        self.copied = self.copied or is_view
         return torch.ops.aten.index.Tensor(*_gathered(base, key))
 
 

@@ -17,7 +17,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
-from compiler.lowering.reassociation import SUMS, apart_with_constant
+from compiler.lowering.origins import computed_from_constants
 from compiler.lowering.signed_zeros import is_constant_zero
 
 F8_MAX = 448.0
@@ -58,6 +58,7 @@ class Builder:
         self.tensor = functools.lru_cache(maxsize=None)(self._tensor)
         self._filled = functools.lru_cache(maxsize=None)(self._fill)
         self._repeated: dict[tuple[Any, ...], ir.Value] = {}
+        self._from_constants: dict[ir.Value, bool] = {}
 
     def _tensor(self, element: str, shape: tuple[int, ...]) -> ir.RankedTensorType:
         return ir.RankedTensorType.get(shape, self.elements[element])
@@ -134,14 +135,46 @@ class Builder:
         if element == "i1":
             return hlo.or_(x, y)
         if element[0] in "fb":  # f.. and bf16
+            x, y = self._undistributed(*self.unfolded(x, y))
             for zero, other in ((x, y), (y, x)):
                 if is_constant_zero(zero):
                     return hlo.select(self.compare("EQ", other, zero), zero, other)
-        return hlo.add(apart_with_constant(self, x, SUMS), apart_with_constant(self, y, SUMS))
+        return hlo.add(x, y)
 
     def minus(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The difference, rounded by itself (`reassociation`)."""
-        return hlo.subtract(apart_with_constant(self, x, SUMS), apart_with_constant(self, y, SUMS))
+        """The difference, also where XLA's folding gives another."""
+        return hlo.subtract(*self._undistributed(*self.unfolded(x, y)))
+
+    def _undistributed(self, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Both operands of a sum of floats, where XLA does not take `a * b + a * c` for `a * (b + c)`."""
+        makers = [None if isinstance(v.owner, ir.Block) else v.owner.name for v in (x, y)]
+        if (
+            self.target != "xla"
+            or self.element(x)[0] not in "fb"
+            or makers[0] != makers[1]
+            or makers[0] not in ("stablehlo.multiply", "stablehlo.divide")
+        ):
+            return x, y
+        return self.opaque(x), y
+
+    def unfolded(self, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Both operands of float arithmetic or a comparison, where XLA does not see that one of them is constant.
+
+        It takes `x + 0` for `x`, -0 too, `(x + c) - d` for `x + (c - d)`, which is not rounded to the precision of c, and
+        `abs(x) >= 0` for true, NaN too.
+        """
+        if self.target != "xla" or self.element(x)[0] not in "fb":
+            return x, y
+        constant = [computed_from_constants(v, self._from_constants) for v in (x, y)]
+        if constant[0] == constant[1]:
+            return x, y
+        left, right = (self.opaque(v) if c else v for v, c in zip((x, y), constant, strict=True))
+        return left, right
+
+    def opaque(self, value: ir.Value) -> ir.Value:
+        """The value behind a barrier, so that XLA does not know where it comes from; it is dropped before fusion."""
+        (result,) = hlo.OptimizationBarrierOp([value]).results
+        return result
 
     def convert(self, value: ir.Value, element: str) -> ir.Value:
         """Element-wise conversion with PyTorch's rules (complex to real drops the imaginary part; to bool: != 0)."""
@@ -156,7 +189,11 @@ class Builder:
             return self.compare("NE", value, self.splat(0, source, self.shape(value)))
         if element == "f8E4M3FN" and source != "i1":
             value = self._saturated(value)
-        return hlo.convert(self.tensor(element, self.shape(value)), value)
+        converted = hlo.convert(self.tensor(element, self.shape(value)), value)
+        if source == "i1" and element[0] in "fbc" and self.target == "xla":
+            # XLA takes a product with what it knows to be a mask for a choice, which keeps NaN and infinities from 0 * x.
+            return self.opaque(converted)
+        return converted
 
     def _saturated(self, value: ir.Value) -> ir.Value:
         """`value` within the range of f8E4M3FN, NaN kept: PyTorch saturates, HLO's conversion gives NaN beyond the range."""

@@ -11,7 +11,6 @@ from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.origins import origin
 from compiler.lowering.promotion import (
     category,
     computed,
@@ -23,8 +22,9 @@ from compiler.lowering.promotion import (
     rounded,
     wide,
 )
-from compiler.lowering.reassociation import POWERS, PRODUCTS, QUOTIENTS, ROOTS, apart, apart_with_constant
+from compiler.lowering.reassociation import POWERS, PRODUCTS, ROOTS, apart
 from compiler.lowering.registry import Call, lowering
+from compiler.lowering.windows import choose
 from compiler.lowering.wrapping import wrapping
 
 
@@ -51,30 +51,18 @@ def sign_bit(b: Builder, x: ir.Value) -> ir.Value:
 
 
 def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """A correctly rounded quotient. XLA turns division by a broadcast value into a product with its reciprocal, where
-    49 / 49 is less than 1; behind a barrier, which it drops before fusing, the divisor no longer looks like one. A quotient of
-    a mask would be a choice, as in `multiply`."""
-    made = None if isinstance(y.owner, ir.Block) else y.owner.name
-    if b.target == "xla" and kind(b, x) == 2 and made in ("stablehlo.broadcast_in_dim", "stablehlo.constant"):
-        (y,) = hlo.OptimizationBarrierOp([y]).results
-    if b.target == "xla" and kind(b, x) == 2 and _is_mask(b, x):
-        (x,) = hlo.OptimizationBarrierOp([x]).results
-    return hlo.divide(apart(b, x, QUOTIENTS), apart(b, y, QUOTIENTS | ROOTS | POWERS))
+    """A correctly rounded quotient. XLA turns division by what it finds to be a broadcast value into a product with its
+    reciprocal, where 49 / 49 is less than 1, and quotients of quotients, roots and powers into others that overflow elsewhere;
+    behind a barrier, which it drops before fusing, operands look like none of these."""
+    if b.target == "xla" and kind(b, x) == 2:
+        x, y = b.opaque(x), b.opaque(y)
+    return hlo.divide(x, y)
 
 
 def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """A product. XLA takes one with a mask for a choice, where it is NaN for NaN and infinities; behind a barrier it does not
-    look like that."""
-    if b.target == "xla" and kind(b, x) == 2:
-        x, y = (hlo.OptimizationBarrierOp([v]).results[0] if _is_mask(b, v) else v for v in (x, y))
-    x, y = apart_with_constant(b, x, PRODUCTS), apart_with_constant(b, y, PRODUCTS)
+    """A product, of floats whose constants XLA does not put together."""
+    x, y = b.unfolded(x, y)
     return wrapping(b, hlo.multiply(apart(b, x, ROOTS | POWERS), y))
-
-
-def _is_mask(b: Builder, value: ir.Value) -> bool:
-    """Whether numbers are booleans converted."""
-    made = origin(value, ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose"))
-    return made is not None and made.name == "stablehlo.convert" and b.element(made.operands[0]) == "i1"
 
 
 # -- functions that are one operation ----------------------------------------------------------
@@ -242,7 +230,7 @@ def absolute(b: Builder, x: ir.Value) -> ir.Value:
 
 @pointwise("aten.reciprocal.default")
 def reciprocal(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.divide(like(b, 1, x), x)
+    return divide(b, like(b, 1, x), x)
 
 
 register_pointwise(lambda b, x: multiply(b, x, x), "aten.square.default")
@@ -272,8 +260,18 @@ def exp2(b: Builder, x: ir.Value) -> ir.Value:
     return hlo.power(like(b, 2, x), x)
 
 
-register_pointwise(lambda b, x: hlo.divide(hlo.log(x), like(b, math.log(2), x)), "aten.log2.default")
-register_pointwise(lambda b, x: hlo.divide(hlo.log(x), like(b, math.log(10), x)), "aten.log10.default")
+def _logarithm(b: Builder, x: ir.Value, base: int) -> ir.Value:
+    """Both parts of a complex logarithm are divided alone: that of 0 has an infinite one, and a complex quotient would be NaN."""
+    found = hlo.log(x)
+    if kind(b, x) < 3:
+        return hlo.divide(found, like(b, math.log(base), found))
+    real, imag = hlo.real(found), hlo.imag(found)
+    divisor = like(b, math.log(base), real)
+    return hlo.complex(hlo.divide(real, divisor), hlo.divide(imag, divisor))
+
+
+register_pointwise(lambda b, x: _logarithm(b, x, 2), "aten.log2.default")
+register_pointwise(lambda b, x: _logarithm(b, x, 10), "aten.log10.default")
 
 
 @on_first("aten.round.decimals")
@@ -343,7 +341,7 @@ def addcmul(b: Builder, call: Call) -> ir.Value:
 @lowering("aten.addcdiv.default")
 def addcdiv(b: Builder, call: Call) -> ir.Value:
     x, left, right = computed(b, call, call.args[:3])
-    return finish(b, call, b.plus(x, hlo.divide(_times(b, left, call.arg(3, "value", 1)), right)))
+    return finish(b, call, b.plus(x, divide(b, _times(b, left, call.arg(3, "value", 1)), right)))
 
 
 @lowering("prims.fma.default")
@@ -412,7 +410,7 @@ def _clamp(b: Builder, call: Call, low: ir.Value | float | None, high: ir.Value 
 
 for _name, _direction in {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE"}.items():
     register_pointwise(
-        lambda b, x, y, direction=_direction: b.compare(direction, x, y),
+        lambda b, x, y, direction=_direction: b.compare(direction, *b.unfolded(x, y)),
         f"aten.{_name}.Tensor", f"aten.{_name}.Scalar", exact=True,
     )  # fmt: skip
 
@@ -480,7 +478,7 @@ def signbit(b: Builder, x: ir.Value) -> ir.Value:
 def where(b: Builder, call: Call) -> ir.Value:
     element, shape = call.types[0]
     condition = b.broadcast(b.convert(call.args[0], "i1"), shape)
-    return hlo.select(condition, *operands(b, call.args[1:3], element, shape))
+    return choose(b, condition, *operands(b, call.args[1:3], element, shape))
 
 
 _LARGEST = {"f64": 1.7976931348623157e308, "f32": 3.4028234663852886e38, "bf16": 3.3895313892515355e38, "f16": 65504.0}

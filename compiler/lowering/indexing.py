@@ -49,13 +49,6 @@ def _as_element(b: Builder, source: Any, kind: str, sizes: tuple[int, ...]) -> i
     return b.broadcast(b.convert(source, kind), sizes)
 
 
-def _choose(b: Builder, mask: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
-    """`select` that keeps the bits of what it picks."""
-    kind = b.element(no)
-    moved = windows.carrier(kind)
-    return windows.bitcast(b, hlo.select(mask, windows.bitcast(b, yes, moved), windows.bitcast(b, no, moved)), kind)
-
-
 def _running_count(b: Builder, mask: ir.Value) -> ir.Value:
     """How many are true up to and including each element of a 1-d mask, as i64."""
     (size,) = b.shape(mask)
@@ -176,7 +169,7 @@ def _mask_put(
     if accumulate:
         new = b.plus(operand, new)
     spread_mask = hlo.broadcast_in_dim(b.tensor("i1", sizes), mask, list(range(dimension, end)))
-    return _choose(b, spread_mask, new, operand)
+    return windows.choose(b, spread_mask, new, operand)
 
 
 # -- along one dimension -----------------------------------------------------------------------
@@ -411,7 +404,7 @@ def put_flat(b: Builder, call: Call) -> ir.Value:
 def masked_fill(b: Builder, call: Call) -> ir.Value:
     kind, sizes = call.types[0]
     mask = b.broadcast(b.convert(call.args[1], "i1"), sizes)
-    return _choose(b, mask, _as_element(b, call.args[2], kind, sizes), b.broadcast(call.args[0], sizes))
+    return windows.choose(b, mask, _as_element(b, call.args[2], kind, sizes), b.broadcast(call.args[0], sizes))
 
 
 @lowering("aten.masked_scatter.default")
@@ -422,7 +415,7 @@ def masked_scatter(b: Builder, call: Call) -> ir.Value:
     count = math.prod(b.shape(source))
     if count == 0 or 0 in sizes:
         return operand
-    return _choose(b, mask, _masked_values(b, mask, b.reshape(source, (count,))), operand)
+    return windows.choose(b, mask, _masked_values(b, mask, b.reshape(source, (count,))), operand)
 
 
 @lowering("aten.masked_select.default", "aten.nonzero.default")

@@ -13,7 +13,7 @@ from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.promotion import finish
 from compiler.lowering.registry import Call, lowering
-from compiler.lowering.windows import bitcast, carrier, reinterpret
+from compiler.lowering.windows import bitcast, carrier, choose, reinterpret
 
 
 def axis(dim: int, rank: int) -> int:
@@ -204,7 +204,10 @@ def roll(b: Builder, call: Call) -> ir.Value:
 def flip(b: Builder, call: Call) -> ir.Value:
     rank = len(b.shape(call.args[0]))
     dims = sorted({axis(d, rank) for d in call.args[1]}) if rank else []
-    return hlo.reverse(call.args[0], dims) if dims else call.args[0]
+    if not dims:
+        return call.args[0]
+    (x,) = _movable(b, call.args[:1])
+    return bitcast(b, hlo.reverse(x, dims), b.element(call.args[0]))
 
 
 @lowering("aten.constant_pad_nd.default")
@@ -224,7 +227,7 @@ def _triangle(b: Builder, call: Call, keeps: str) -> ir.Value:
     rows, columns = b.iota("i32", shape[-2:], 0), b.iota("i32", shape[-2:], 1)
     edge = hlo.add(rows, b.splat(call.arg(1, "diagonal", 0), "i32", shape[-2:]))
     kept = b.broadcast(b.compare(keeps, columns, edge), shape)
-    return hlo.select(kept, x, b.splat(0, b.element(x), shape))
+    return choose(b, kept, x, b.splat(0, b.element(x), shape))
 
 
 @lowering("aten.tril.default")

@@ -74,7 +74,7 @@ def bitcast(b: Builder, value: ir.Value, element: str) -> ir.Value:
     if b.target == "xla" and _constant(value):
         # XLA folds a bitcast of constants wrong where another layout was chosen for them (jaxlib 0.10.2): what comes after
         # this one must not be known to be constant. The barrier is dropped before fusion.
-        (value,) = hlo.OptimizationBarrierOp([value]).results
+        value = b.opaque(value)
     return hlo.bitcast_convert(b.tensor(element, b.shape(value)), value)
 
 
@@ -89,6 +89,13 @@ def same_bits(source: str, element: str) -> bool:
     return source == element or (
         ELEMENTS[source][1] == ELEMENTS[element][1] and source not in odd and element not in odd
     )
+
+
+def choose(b: Builder, mask: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
+    """`select` that keeps the bits of what it picks."""
+    kind = b.element(no)
+    moved = carrier(kind)
+    return bitcast(b, hlo.select(mask, bitcast(b, yes, moved), bitcast(b, no, moved)), kind)
 
 
 def reinterpret(b: Builder, value: ir.Value, element: str) -> ir.Value:
@@ -191,19 +198,14 @@ def extract(b: Builder, base: ir.Value, window: Geometry) -> ir.Value:
         return b.reshape(base, window.sizes)
     box = find_box(shape, window)
     if box is not None:
-        padded = box.shift + box.extent > math.prod(shape)  # a move that XLA would widen
-        read = _read_box(b, bitcast(b, base, carrier(element)) if padded else base, window, box)
-        return bitcast(b, read, element)
+        return _read_box(b, base, window, box)
     flat = b.reshape(bitcast(b, base, carrier(element)), (math.prod(shape),))
     numbers = hlo.GatherDimensionNumbers.get([], [0], [], [], [0], len(window.sizes))
     return bitcast(b, hlo.gather(flat, flat_positions(b, window), numbers, [1]), element)
 
 
 def _read_box(b: Builder, base: ir.Value, window: Geometry, box: Box) -> ir.Value:
-    block = b.reshape(_stretch(b, base, box), box.dims)
-    if box.counts != box.dims:
-        ends = [s + (c - 1) * k + 1 for s, c, k in zip(box.starts, box.counts, box.steps, strict=True)]
-        block = hlo.slice(block, list(box.starts), ends, list(box.steps))
+    block = _cut(b, base, box)
     # Axes that stay together and in order become one before the transpose, so that nothing is reshaped after it.
     ascending = sorted(piece.axis for pieces in box.pieces for piece in pieces if piece.axis != BROADCAST)
     rank = {axis: place for place, axis in enumerate(ascending)}
@@ -224,6 +226,18 @@ def _read_box(b: Builder, base: ir.Value, window: Geometry, box: Box) -> ir.Valu
         places = [i for i, (place, _) in enumerate(runs) if place != BROADCAST]
         block = hlo.broadcast_in_dim(b.tensor(b.element(base), tuple(size for _, size in runs)), block, places)
     return b.reshape(block, window.sizes)
+
+
+def _cut(b: Builder, base: ir.Value, box: Box) -> ir.Value:
+    """The elements that the box counts, in its own order. XLA widens slices and padding of small floats."""
+    numel = math.prod(b.shape(base))
+    padded, whole = box.shift + box.extent > numel, box.shift == 0 and box.extent == numel and box.counts == box.dims
+    moved = padded or (b.target == "xla" and not whole)
+    block = b.reshape(_stretch(b, bitcast(b, base, carrier(b.element(base))) if moved else base, box), box.dims)
+    if box.counts != box.dims:
+        ends = [s + (c - 1) * k + 1 for s, c, k in zip(box.starts, box.counts, box.steps, strict=True)]
+        block = hlo.slice(block, list(box.starts), ends, list(box.steps))
+    return bitcast(b, block, b.element(base))
 
 
 def _stretch(b: Builder, base: ir.Value, box: Box) -> ir.Value:

@@ -7,7 +7,6 @@ a reduction; `abs(x)`, also for the smallest integer) and folds comparisons with
 from __future__ import annotations
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
 from compiler.lowering.origins import origin
@@ -17,7 +16,7 @@ def wrapping(b: Builder, value: ir.Value) -> ir.Value:
     """The value; if it is of signed integers, behind a barrier, which XLA drops before it fuses."""
     if b.target != "xla" or b.element(value) not in ("i8", "i16", "i32", "i64") or _is_scaled(value):
         return value
-    return hlo.OptimizationBarrierOp([value]).results[0]
+    return b.opaque(value)
 
 
 def _is_scaled(value: ir.Value) -> bool:

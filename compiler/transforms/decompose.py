@@ -114,9 +114,13 @@ class _Decomposer:
             keywords = op.keywords.data if op.keywords is not None else {}
             results = implementation(*arguments, **{name: python_argument(a, operands) for name, a in keywords.items()})
             tensors = [r for r in pytree.tree_leaves(results) if isinstance(r, torch.Tensor)]
-            return [r.clone(memory_format=torch.contiguous_format) for r in tensors]  # each in memory of its own
+            # Each in memory of its own, and in the type of what it is stored into where it is written in place.
+            return [
+                r.to(kind).clone(memory_format=torch.contiguous_format) for r, kind in zip(tensors, kinds, strict=True)
+            ]
 
         types = [cast("TensorType[Attribute]", operand.type) for operand in op.args]
+        kinds = [DTYPES[element_name(cast("TensorType[Attribute]", r.type).element_type)] for r in op.outs]
         with torch.no_grad(), FakeTensorMode():
             stand_ins = [torch.empty(t.get_shape(), dtype=DTYPES[element_name(t.element_type)]) for t in types]
         try:

@@ -294,6 +294,8 @@ class Judge(TorchDispatchMode):
             if isinstance(value, torch.Tensor) and value.dtype in _LIMITS:
                 wide = value.abs().to(torch.float64) if value.dtype.is_complex else value.to(torch.float64).abs()
                 return wide.clamp(min=1) if "prod" in str(func) else wide
+            if isinstance(value, torch.Tensor):  # the call may write it
+                return value.clone()
             return torch.float64 if isinstance(value, torch.dtype) and value in _LIMITS else value
 
         try:
