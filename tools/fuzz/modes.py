@@ -23,7 +23,7 @@ from tools.fuzz.clones import Clones
 from tools.fuzz.generate import Options
 from tools.fuzz.instance import Instance
 from tools.fuzz.judge import Judge, Unfit
-from tools.fuzz.observe import observe
+from tools.fuzz.observe import Observation, observe
 from tools.fuzz.program import Program
 from tools.fuzz.pure_graph import served, writes_elsewhere
 from tools.fuzz.verdict import Verdict, general
@@ -96,17 +96,21 @@ class Beside:
                 if same:
                     raise
                 return []  # the call before has left other state than the program was compiled for
-            found = right.differences(
-                got,
-                pure=self.pure,
-                apart=eager.program.held if mine.apart else (),
-                may_bump=eager.program.has_regions or eager.program.has_own_versions,
-            )
+            found = self._compared(right, got, mine)
             if found and not eager.program.order_dependent:
                 return [f"call {number + 1}: {found[0]}", *found[1:]]
         if not mine.guarded:
             return []
         return self._differences_otherwise(eager, mine, "separate") or self._differences_otherwise(eager, mine, "join")
+
+    def _compared(self, right: Observation, got: Observation, mine: Instance) -> list[str]:
+        program = mine.program
+        return right.differences(
+            got,
+            pure=self.pure,
+            apart=program.held if mine.apart else (),
+            may_bump=program.has_regions or program.has_own_versions,
+        )
 
     def _differences_otherwise(self, eager: Instance, mine: Instance, change: Literal["separate", "join"]) -> list[str]:
         """What differs in a call whose arguments share other memory than when the program was compiled: right or refused."""
@@ -124,7 +128,7 @@ class Beside:
             got = observe(mine.step, mine.arguments())
         except GuardError:
             return []
-        found = right.differences(got, may_bump=True)
+        found = self._compared(right, got, mine)
         return [f"call {change}: {found[0]}", *found[1:]] if found else []
 
 
