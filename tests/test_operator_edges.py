@@ -93,6 +93,26 @@ def test_relu_keeps_a_negative_zero(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_bounds_of_zero_keep_a_zero_as_it_is(dtype: torch.dtype) -> None:
+    x = torch.tensor([-0.0, 0.0, -1.0, 2.0, float("nan"), float("-inf")], dtype=dtype)
+    relu6 = torch.nn.functional.relu6
+    assert_like_eager(
+        lambda x: [
+            (y, y.signbit()[:4]) for y in (x.clamp(min=0), x.clamp(max=-0.0), x.clamp(0, 1), x.clamp(-1, 0), relu6(x))
+        ],
+        x,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 2, -1, 3, 1.5])
+def test_powers_of_zeros_and_infinities(dtype: torch.dtype, exponent: float) -> None:
+    """A power of 0.5 is a root but for f16, where it is +0 for -0 and infinite for -inf."""
+    x = torch.tensor([-0.0, 0.0, float("inf"), float("-inf"), float("nan"), -2.0, 4.0], dtype=dtype)
+    assert_like_eager(lambda x: (x**exponent, (x**exponent).nan_to_num().signbit()), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     "add",
     [
@@ -105,6 +125,9 @@ def test_relu_keeps_a_negative_zero(dtype: torch.dtype) -> None:
         lambda x: torch.tensor([0.0, 0.0, 0.0, 0.0], dtype=x.dtype) + x,
         lambda x: torch.zeros_like(x).addcmul_(x, torch.ones_like(x)),
         lambda x: x.unsqueeze(0).sum(0),
+        lambda x: torch.stack([x, x]).sum(0),
+        lambda x: x.expand(3, 4).sum(0),
+        lambda x: x[0].sum(),
         lambda x: x.cumsum(0)[:2],
         lambda x: x[:1].cumsum(0),
         lambda x: x - 0,
@@ -121,6 +144,9 @@ def test_relu_keeps_a_negative_zero(dtype: torch.dtype) -> None:
         "list",
         "addcmul",
         "sum",
+        "sum of parts",
+        "sum of copies",
+        "sum of 0-d",
         "cumsum",
         "cumsum of one",
         "minus",
@@ -450,6 +476,11 @@ def test_logarithms_of_complex_zero() -> None:
     """Its parts are compared alone: no complex number with an infinite part is close to another."""
     x = torch.tensor([0, -0.0, 1j, -2, 3 - 4j])
     assert_like_eager(lambda x: (torch.view_as_real(x.log2()), torch.view_as_real(x.log10())), x)
+
+
+def test_absolute_values_of_complex_infinities() -> None:
+    x = torch.complex(*torch.cartesian_prod(*[torch.tensor([torch.nan, torch.inf, -torch.inf, 1.0])] * 2).unbind(1))
+    assert_like_eager(lambda x: (x.abs(), x.view(-1, 1).norm(dim=1)), x)
 
 
 @pytest.mark.parametrize("name", ["i0", "special_i1", "special_modified_bessel_i0", "special_modified_bessel_k0",

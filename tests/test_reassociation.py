@@ -24,6 +24,24 @@ PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "power_of_a_power": lambda x, y: (x**3.0) ** 0.25,
     "product_of_exponentials": lambda x, y: (y * 300).exp() * (y * -300).exp(),
     "square_of_a_root": lambda x, y: x.sqrt() * x.sqrt(),
+    "root_of_a_product_of_parts": lambda x, y: torch.stack([x, x]).prod(0).sqrt(),
+    "root_of_a_contraction": lambda x, y: torch.bmm(x.view(-1, 1, 1), x.view(-1, 1, 1)).sqrt(),
+    "root_of_a_choice": lambda x, y: torch.where(y > 0, x * x, x * x).sqrt(),
+    "logarithm_of_a_part": lambda x, y: torch.stack([(y * 300).exp(), x])[0].log(),
+    "logarithm_of_a_product": lambda x, y: torch.stack([(y * 200).exp(), (y * 200).exp()]).prod(0).log(),
+    "binary_logarithm": lambda x, y: (y * 600).exp2().log2(),
+    "contraction_of_exponentials": lambda x, y: torch.bmm(
+        (y * 300).exp().view(-1, 1, 1), (y * -300).exp().view(-1, 1, 1)
+    ),
+    "product_of_parts": lambda x, y: (
+        torch.stack([(y * 300).exp(), x])[0] * torch.where(y > 0, (y * -300).exp(), (y * -300).exp())
+    ),
+    "factor_of_a_product": lambda x, y: torch.add(y, x * 1e200, alpha=1e-200),
+    "slope_of_a_product": lambda x, y: torch.nn.functional.leaky_relu(x * -1e200, 1e-200),
+    "gate_of_a_sum": lambda x, y: torch.nn.functional.hardsigmoid(y * 1e-20 - 3),
+    "norm_of_one": lambda x, y: torch.stack(
+        [torch.linalg.vector_norm(x.view(-1, 1), order, dim=1) for order in (2, 3, -2, 1, 0)]
+    ),
     "differences": lambda x, y: (x - y) - x,
     "distributed": lambda x, y: x * 1e150 / (y * y) - y * 1e140 / (y * y),
     "mask_over_number": lambda x, y: (x < y) / (y - y),

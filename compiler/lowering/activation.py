@@ -9,7 +9,7 @@ from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.elementwise import like
+from compiler.lowering.elementwise import divide, like, multiply
 from compiler.lowering.promotion import computed, finish, on_first, pointwise
 from compiler.lowering.registry import Call, lowering
 
@@ -23,22 +23,22 @@ def relu(b: Builder, x: ir.Value) -> ir.Value:
 
 @on_first("aten.gelu.default")
 def gelu(b: Builder, call: Call, x: ir.Value) -> ir.Value:
-    half = hlo.multiply(x, like(b, 0.5, x))
+    half = multiply(b, x, like(b, 0.5, x))
     if call.arg(1, "approximate", "none") == "none":
-        return hlo.multiply(half, hlo.add(like(b, 1, x), chlo.erf(hlo.multiply(x, like(b, math.sqrt(0.5), x)))))
-    cube = hlo.multiply(hlo.multiply(x, x), x)
-    inner = hlo.multiply(like(b, math.sqrt(2 / math.pi), x), hlo.add(x, hlo.multiply(like(b, 0.044715, x), cube)))
-    return hlo.multiply(half, hlo.add(like(b, 1, x), hlo.tanh(inner)))
+        return multiply(b, half, b.plus(like(b, 1, x), chlo.erf(multiply(b, x, like(b, math.sqrt(0.5), x)))))
+    cube = multiply(b, multiply(b, x, x), x)
+    inner = multiply(b, like(b, math.sqrt(2 / math.pi), x), b.plus(x, multiply(b, like(b, 0.044715, x), cube)))
+    return multiply(b, half, b.plus(like(b, 1, x), hlo.tanh(inner)))
 
 
 @pointwise("aten.silu.default")
 def silu(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.divide(x, hlo.add(like(b, 1, x), hlo.exponential(hlo.negate(x))))
+    return divide(b, x, b.plus(like(b, 1, x), hlo.exponential(hlo.negate(x))))
 
 
 def _softplus(b: Builder, x: ir.Value, beta: float, threshold: float) -> ir.Value:
-    scaled = hlo.multiply(x, like(b, beta, x))
-    soft = hlo.divide(hlo.log_plus_one(hlo.exponential(scaled)), like(b, beta, x))
+    scaled = multiply(b, x, like(b, beta, x))
+    soft = divide(b, hlo.log_plus_one(hlo.exponential(scaled)), like(b, beta, x))
     return hlo.select(b.compare("GT", scaled, like(b, threshold, x)), x, soft)
 
 
@@ -49,35 +49,35 @@ def softplus(b: Builder, call: Call, x: ir.Value) -> ir.Value:
 
 @pointwise("aten.mish.default")
 def mish(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.multiply(x, hlo.tanh(_softplus(b, x, 1, math.inf)))
+    return multiply(b, x, hlo.tanh(_softplus(b, x, 1, math.inf)))
 
 
 @on_first("aten.leaky_relu.default", exact=False)
 def leaky_relu(b: Builder, call: Call, x: ir.Value) -> ir.Value:
     slope = like(b, call.arg(1, "negative_slope", 0.01), x)
-    return hlo.select(b.compare("GT", x, like(b, 0, x)), x, hlo.multiply(x, slope))
+    return hlo.select(b.compare("GT", x, like(b, 0, x)), x, multiply(b, x, slope))
 
 
 @on_first("aten.elu.default")
 def elu(b: Builder, call: Call, x: ir.Value) -> ir.Value:
     alpha, scale, inner = call.arg(1, "alpha", 1), call.arg(2, "scale", 1), call.arg(3, "input_scale", 1)
-    negative = hlo.multiply(hlo.exponential_minus_one(hlo.multiply(x, like(b, inner, x))), like(b, alpha * scale, x))
-    return hlo.select(b.compare("LT", x, like(b, 0, x)), negative, hlo.multiply(x, like(b, scale, x)))
+    negative = multiply(b, hlo.exponential_minus_one(multiply(b, x, like(b, inner, x))), like(b, alpha * scale, x))
+    return hlo.select(b.compare("LT", x, like(b, 0, x)), negative, multiply(b, x, like(b, scale, x)))
 
 
 def _shifted_gate(b: Builder, x: ir.Value) -> ir.Value:
     """min(max(x + 3, 0), 6)."""
-    return hlo.minimum(hlo.maximum(hlo.add(x, like(b, 3, x)), like(b, 0, x)), like(b, 6, x))
+    return hlo.minimum(hlo.maximum(b.plus(x, like(b, 3, x)), like(b, 0, x)), like(b, 6, x))
 
 
 @pointwise("aten.hardswish.default")
 def hardswish(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.divide(hlo.multiply(x, _shifted_gate(b, x)), like(b, 6, x))
+    return divide(b, multiply(b, x, _shifted_gate(b, x)), like(b, 6, x))
 
 
 @pointwise("aten.hardsigmoid.default")
 def hardsigmoid(b: Builder, x: ir.Value) -> ir.Value:
-    return hlo.divide(_shifted_gate(b, x), like(b, 6, x))
+    return divide(b, _shifted_gate(b, x), like(b, 6, x))
 
 
 @on_first("aten.threshold.default", exact=True)
@@ -95,13 +95,13 @@ def hardshrink(b: Builder, call: Call, x: ir.Value) -> ir.Value:
 @on_first("aten.softshrink.default")
 def softshrink(b: Builder, call: Call, x: ir.Value) -> ir.Value:
     bound = like(b, call.arg(1, "lambd", 0.5), x)
-    low = hlo.select(b.compare("LT", x, hlo.negate(bound)), hlo.add(x, bound), hlo.multiply(x, like(b, 0, x)))
-    return hlo.select(b.compare("GT", x, bound), hlo.subtract(x, bound), low)
+    low = hlo.select(b.compare("LT", x, hlo.negate(bound)), b.plus(x, bound), multiply(b, x, like(b, 0, x)))
+    return hlo.select(b.compare("GT", x, bound), b.minus(x, bound), low)
 
 
 @pointwise("aten._prelu_kernel.default")
 def prelu(b: Builder, x: ir.Value, weight: ir.Value) -> ir.Value:
-    return hlo.select(b.compare("GT", x, like(b, 0, x)), x, hlo.multiply(x, weight))
+    return hlo.select(b.compare("GT", x, like(b, 0, x)), x, multiply(b, x, weight))
 
 
 @lowering("aten.glu.default")
@@ -115,7 +115,7 @@ def glu(b: Builder, call: Call) -> ir.Value:
     left = hlo.slice(x, start, cut[0], ones)
     start[dim] = half
     values, gate = computed(b, call, [left, hlo.slice(x, start, cut[1], ones)])
-    return finish(b, call, hlo.multiply(values, hlo.logistic(gate)))
+    return finish(b, call, multiply(b, values, hlo.logistic(gate)))
 
 
 @lowering("aten.log_sigmoid_forward.default")
@@ -123,6 +123,6 @@ def log_sigmoid(b: Builder, call: Call) -> list[ir.Value]:
     """min(x, 0) - log1p(exp(-|x|)), and exp(-|x|), which PyTorch's CPU kernel keeps for the backward pass."""
     (x,) = computed(b, call, call.args)
     kept = hlo.exponential(hlo.negate(hlo.abs(x)))
-    value = hlo.subtract(hlo.minimum(x, like(b, 0, x)), hlo.log_plus_one(kept))
+    value = b.minus(hlo.minimum(x, like(b, 0, x)), hlo.log_plus_one(kept))
     buffer = kept if len(call.types[1][1]) == len(call.types[0][1]) else b.splat(0, b.element(kept), call.types[1][1])
     return [finish(b, call, value), finish(b, call, buffer, 1)]

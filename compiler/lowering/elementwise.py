@@ -22,7 +22,7 @@ from compiler.lowering.promotion import (
     rounded,
     wide,
 )
-from compiler.lowering.reassociation import POWERS, PRODUCTS, ROOTS, apart
+from compiler.lowering.reassociation import apart, factors
 from compiler.lowering.registry import Call, lowering
 from compiler.lowering.windows import choose
 from compiler.lowering.wrapping import wrapping
@@ -61,8 +61,7 @@ def divide(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 def multiply(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
     """A product, of floats whose constants XLA does not put together."""
-    x, y = b.unfolded(x, y)
-    return wrapping(b, hlo.multiply(apart(b, x, ROOTS | POWERS), y))
+    return wrapping(b, hlo.multiply(*factors(b, *b.unfolded(x, y))))
 
 
 # -- functions that are one operation ----------------------------------------------------------
@@ -78,12 +77,8 @@ for _name, _operation in {
 }.items():  # fmt: skip
     register_pointwise(lambda b, x, operation=_operation: operation(x), f"aten.{_name}.default")
 
-for _name, _operation, _makers in (
-    ("log", hlo.log, ROOTS | POWERS), ("sqrt", hlo.sqrt, PRODUCTS | POWERS), ("rsqrt", hlo.rsqrt, PRODUCTS | POWERS),
-):  # fmt: skip
-    register_pointwise(
-        lambda b, x, operation=_operation, makers=_makers: operation(apart(b, x, makers)), f"aten.{_name}.default"
-    )
+for _name, _operation in {"log": hlo.log, "sqrt": hlo.sqrt, "rsqrt": hlo.rsqrt}.items():
+    register_pointwise(lambda b, x, operation=_operation: operation(apart(b, x)), f"aten.{_name}.default")
 
 register_pointwise(lambda b, x, y: hlo.atan2(x, y), "aten.atan2.default")
 
@@ -141,11 +136,11 @@ def _scaled(b: Builder, call: Call, value: ir.Value, factor: Any) -> ir.Value:
         return value
     narrow = wide(element) != element
     one = rounded(b, factor, element) if narrow else b.splat(factor, b.element(value))
-    return hlo.multiply(value, b.broadcast(b.convert(one, b.element(value)), b.shape(value)))
+    return multiply(b, value, b.broadcast(b.convert(one, b.element(value)), b.shape(value)))
 
 
 def _times(b: Builder, value: ir.Value, factor: float) -> ir.Value:
-    return value if factor == 1 else hlo.multiply(value, like(b, factor, value))
+    return value if factor == 1 else multiply(b, value, like(b, factor, value))
 
 
 def truncate(b: Builder, x: ir.Value) -> ir.Value:
@@ -225,6 +220,9 @@ def floor_divide(b: Builder, x: ir.Value, y: ir.Value, step: Step = lambda value
 
 @pointwise("aten.abs.default", exact=True)
 def absolute(b: Builder, x: ir.Value) -> ir.Value:
+    if kind(b, x) == 3:  # infinite where one part is, also beside NaN
+        size = hlo.abs(x)
+        return hlo.select(isinf(b, x), like(b, math.inf, size), size)
     return x if b.element(x)[0] == "u" or kind(b, x) == 0 else wrapping(b, hlo.abs(x))
 
 
@@ -262,7 +260,7 @@ def exp2(b: Builder, x: ir.Value) -> ir.Value:
 
 def _logarithm(b: Builder, x: ir.Value, base: int) -> ir.Value:
     """Both parts of a complex logarithm are divided alone: that of 0 has an infinite one, and a complex quotient would be NaN."""
-    found = hlo.log(x)
+    found = hlo.log(apart(b, x))
     if kind(b, x) < 3:
         return hlo.divide(found, like(b, math.log(base), found))
     real, imag = hlo.real(found), hlo.imag(found)
@@ -281,8 +279,8 @@ def round_decimals(b: Builder, call: Call, x: ir.Value) -> ir.Value:
         return hlo.round_nearest_even(x) if kind(b, x) == 2 else x
     scale = like(b, 10.0 ** abs(decimals), x)
     if decimals > 0:
-        return hlo.divide(hlo.round_nearest_even(hlo.multiply(x, scale)), scale)
-    return hlo.multiply(hlo.round_nearest_even(hlo.divide(x, scale)), scale)
+        return divide(b, hlo.round_nearest_even(multiply(b, x, scale)), scale)
+    return multiply(b, hlo.round_nearest_even(divide(b, x, scale)), scale)
 
 
 @pointwise("aten.copysign.Tensor", "aten.copysign.Scalar")
@@ -307,7 +305,8 @@ def hypot(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
 def xlogy(b: Builder, call: Call) -> ir.Value:
     x, y = computed(b, call, call.args)
     zero, element = like(b, 0, x), call.types[0][0]
-    log = rounded(b, hlo.log(y), element) if wide(element) != element else hlo.log(y)
+    log = hlo.log(apart(b, y))
+    log = rounded(b, log, element) if wide(element) != element else log
     return finish(
         b, call, hlo.select(is_nan(b, y), y, hlo.select(b.compare("EQ", x, zero), zero, hlo.multiply(x, log)))
     )
@@ -400,10 +399,17 @@ def _clamp(b: Builder, call: Call, low: ir.Value | float | None, high: ir.Value 
     promote = any(isinstance(bound, ir.Value) for bound in (low, high))
     value, *bounds = computed(b, call, given, exact=True) if promote else operands(b, given, element, shape)
     if low is not None:
-        value = hlo.maximum(value, bounds[0])
+        value = _bounded(b, value, bounds[0], low, "LT")
     if high is not None:
-        value = hlo.minimum(value, bounds[-1])
+        value = _bounded(b, value, bounds[-1], high, "GT")
     return finish(b, call, value)
+
+
+def _bounded(b: Builder, value: ir.Value, bound: ir.Value, given: ir.Value | float, beyond: str) -> ir.Value:
+    """No further out than a bound. Zero for a bound keeps the sign of a zero, which a maximum or a minimum does not."""
+    if kind(b, value) == 2 and not isinstance(given, ir.Value) and given == 0:
+        return hlo.select(b.compare(beyond, value, bound), bound, value)
+    return hlo.maximum(value, bound) if beyond == "LT" else hlo.minimum(value, bound)
 
 
 # -- comparison and logic ----------------------------------------------------------------------

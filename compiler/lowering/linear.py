@@ -11,6 +11,7 @@ from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import like
 from compiler.lowering.promotion import finish, operands, wide
+from compiler.lowering.reassociation import factors
 from compiler.lowering.registry import Call, lowering
 from compiler.lowering.wrapping import wrapping
 
@@ -32,6 +33,8 @@ def contract(
         right, contracted = shared[0], (contracted[0], shared[1])
         right, _, contracted_right = _untransposed(b, right, (), contracted[1])
         batch, contracted = ((), ()), (contracted[0], contracted_right)
+    if all(b.shape(left)[d] == 1 for d in contracted[0]):
+        left, right = factors(b, left, right)
     numbers = hlo.DotDimensionNumbers.get(list(batch[0]), list(batch[1]), list(contracted[0]), list(contracted[1]))
     have, other = b.shape(left), b.shape(right)
     shape = [have[d] for d in batch[0]]

@@ -6,9 +6,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
-from compiler.lowering.elementwise import kind, like, multiply
+from compiler.lowering.elementwise import divide, kind, like, multiply
 from compiler.lowering.promotion import computed, finish
-from compiler.lowering.reassociation import POWERS, PRODUCTS, ROOTS, apart
+from compiler.lowering.reassociation import apart
 from compiler.lowering.registry import Call, lowering
 
 
@@ -21,18 +21,19 @@ def power(b: Builder, call: Call) -> ir.Value:
         if exponent in (2, 3, -2):
             x2 = multiply(b, x, x)
             return finish(
-                b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else hlo.divide(one, x2)
+                b, call, x2 if exponent == 2 else hlo.multiply(x2, x) if exponent == 3 else divide(b, one, x2)
             )
-        if exponent in (0.5, -0.5) and kind(b, x) == 2:
-            x = apart(b, x, PRODUCTS | POWERS)
+        if exponent in (0.5, -0.5) and kind(b, x) == 2 and call.types[0][0] != "f16":
+            x = apart(b, x)
             return finish(b, call, hlo.sqrt(x) if exponent == 0.5 else hlo.rsqrt(x))
         if exponent == -1:
-            return finish(b, call, hlo.divide(one, x))
+            return finish(b, call, divide(b, one, x))
     if b.target == "xla" and kind(b, x) < 2:
         if isinstance(exponent, int) and exponent >= 0:
             return finish(b, call, _constant_power(b, x, exponent))
         return finish(b, call, _integer_power(b, x, y))
-    return finish(b, call, hlo.power(apart(b, x, POWERS | ROOTS), y))
+    x, y = b.unfolded(apart(b, x), y)  # XLA takes a power of 0.5 for a root, which has another sign for -0
+    return finish(b, call, hlo.power(x, y))
 
 
 def _constant_power(b: Builder, x: ir.Value, exponent: int) -> ir.Value:

@@ -16,17 +16,28 @@ from compiler.lowering.origins import origin
 
 _MOVES = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"})
 
-PRODUCTS = frozenset({"stablehlo.multiply"})
-ROOTS = frozenset({"stablehlo.rsqrt", "stablehlo.sqrt"})
-POWERS = frozenset({"stablehlo.exponential", "stablehlo.power"})
+ROOTS_AND_POWERS = frozenset({"stablehlo.exponential", "stablehlo.power", "stablehlo.rsqrt", "stablehlo.sqrt"})
+PARTS = frozenset({"stablehlo.concatenate", "stablehlo.pad"})
+
+_SEEN_THROUGH = frozenset({
+    "stablehlo.clamp", "stablehlo.concatenate", "stablehlo.convert", "stablehlo.pad", "stablehlo.reduce", "stablehlo.select",
+})  # fmt: skip
+"""Operations that XLA may find to give their operand as it is."""
 
 
-def apart(b: Builder, value: ir.Value, makers: Container[str]) -> ir.Value:
-    """A float, behind a barrier if one of `makers` made it."""
+def apart(b: Builder, value: ir.Value, makers: Container[str] | None = None) -> ir.Value:
+    """A float, behind a barrier if one of `makers` made it; by default, if anything in the program did."""
     if b.target != "xla" or b.element(value)[0] not in "fb":
         return value
     made = origin(value, _MOVES)
-    return value if made is None or made.name not in makers else b.opaque(value)
+    return value if made is None or (makers is not None and made.name not in makers) else b.opaque(value)
 
 
-__all__ = ["POWERS", "PRODUCTS", "ROOTS", "apart"]
+def factors(b: Builder, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Both factors of a product, which XLA does not take for one root or power if these are of two."""
+    both = [origin(v, _MOVES) for v in (x, y)]
+    merging = all(m is not None and m.name in ROOTS_AND_POWERS | _SEEN_THROUGH for m in both)
+    return (apart(b, x), y) if merging else (x, y)
+
+
+__all__ = ["PARTS", "ROOTS_AND_POWERS", "apart", "factors"]

@@ -12,6 +12,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import absolute, divide, is_nan, kind, like
 from compiler.lowering.promotion import category, wide
+from compiler.lowering.reassociation import PARTS, apart
 from compiler.lowering.registry import Call, lowering
 from compiler.lowering.wrapping import wrapping
 
@@ -42,20 +43,31 @@ def axes(dim: Any, rank: int) -> tuple[int, ...]:
 
 
 def fold(
-    b: Builder, x: ir.Value, initial: float, dims: Sequence[int], body: Callable[..., ir.Value], keep: bool = False
+    b: Builder,
+    x: ir.Value,
+    initial: float | ir.Value,
+    dims: Sequence[int],
+    body: Callable[..., ir.Value],
+    keep: bool = False,
 ) -> ir.Value:
     """Reduce one value over `dims`; with `keep` they stay, with size 1."""
     if dims:
-        (y,) = b.reduce([x], [b.splat(initial, b.element(x))], dims, body)
+        start = initial if isinstance(initial, ir.Value) else b.splat(initial, b.element(x))
+        (y,) = b.reduce([x], [start], dims, body)
     else:
         y = x
     return b.reshape(y, tuple(1 if i in dims else s for i, s in enumerate(b.shape(x)))) if keep else y
 
 
 def add_up(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
-    if dims and all(b.shape(x)[d] == 1 for d in dims):
-        x = b.plus(x, like(b, 0, x))  # the sum starts with 0; XLA takes this one for a reshape, and keeps -0
-    return fold(b, x, 0, dims, lambda a, e: hlo.add(a, e), keep)
+    """The sum, which starts with 0: of -0 it is 0. XLA forgets the 0 of a sum over one element, which it takes for a reshape, of
+    parts put together, which it adds up by themselves, and of an element repeated, which it multiplies."""
+    zero = b.splat(0, b.element(x))
+    if b.target == "xla" and kind(b, x) == 2:
+        if all(b.shape(x)[d] == 1 for d in dims):
+            x = b.plus(x, like(b, 0, x))
+        x, zero = apart(b, x, PARTS), b.opaque(zero)
+    return fold(b, x, zero, dims, lambda a, e: hlo.add(a, e), keep)
 
 
 def _extreme(
@@ -238,11 +250,13 @@ def _norm(b: Builder, call: Call, order: float, dims: Sequence[int]) -> ir.Value
         return _shaped(b, call, least(b, x, dims))
     if order == 0:
         return _shaped(b, call, add_up(b, b.convert(b.convert(x, "i1"), b.element(x)), dims))
+    if count(b, x, dims) == 1:
+        return _shaped(b, call, x)
     if order == 1:
         return _shaped(b, call, add_up(b, x, dims))
     if order == 2:
-        return _shaped(b, call, hlo.sqrt(add_up(b, hlo.multiply(x, x), dims)))
-    powers = add_up(b, hlo.power(x, like(b, order, x)), dims)
+        return _shaped(b, call, hlo.sqrt(apart(b, add_up(b, hlo.multiply(x, x), dims))))
+    powers = apart(b, add_up(b, hlo.power(x, like(b, order, x)), dims))
     return _shaped(b, call, hlo.power(powers, like(b, 1 / order, powers)))
 
 
