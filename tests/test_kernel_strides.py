@@ -164,7 +164,9 @@ def _indexed(random: Random) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
     indices: list[torch.Tensor | None] = []
     for _ in range(random.randint(1, source.dim())):
         own = [1 if random.random() < 0.3 else n for n in common[random.randint(0, len(common)) :]]
-        indices.append(None if random.random() < 0.4 else _strided(own, torch.int64, random))
+        indices.append(
+            None if random.random() < 0.4 else _strided(own, random.choice((torch.int64, torch.int32)), random)
+        )
     return source, indices if any(i is not None for i in indices) else [_strided(common, torch.int64, random)]
 
 

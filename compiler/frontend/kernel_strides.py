@@ -116,8 +116,11 @@ def _in_order_of_indices(source: Tensor, indices: Sequence[Tensor | None], resul
     with (
         _disable_current_modes()
     ):  # on the meta device views have the strides of the kernels, also of dimensions of one
-        source, *given = (torch.empty_strided(t.shape, t.stride(), device="meta") for t in (source, *given))
-        given = torch.broadcast_tensors(*given)
+        source, *given = (
+            torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in (source, *given)
+        )
+        # Other integers are converted after they are expanded, which makes a copy.
+        given = [i.to(torch.int64) for i in torch.broadcast_tensors(*given)]
         places = [n for n, index in enumerate(indices) if index is not None]
         first, count = places[0], len(places)
         if places[-1] - first >= count:  # what lies apart comes to the front
