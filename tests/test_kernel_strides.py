@@ -128,6 +128,8 @@ _LIKE = {
     "log_sigmoid": lambda x: torch.ops.aten.log_sigmoid_forward(x),
     "index_fill": lambda x: x.index_fill(1, torch.tensor([0]), 2.0),
     "cross_entropy": lambda x: _functional.binary_cross_entropy(x * 0 + 0.5, x.clamp(0, 1).contiguous(), reduction="none"),
+    "cross_entropy_on_average": lambda x: _functional.binary_cross_entropy(x * 0 + 0.5, x.clamp(0, 1)),
+    "cross_entropy_in_sum": lambda x: _functional.binary_cross_entropy(x * 0 + 0.5, x.clamp(0, 1), reduction="sum"),
     "dropout": lambda x: torch.ops.aten.native_dropout(x, 0.5, False),
     "complex": lambda x: torch.complex(x, x.contiguous()),
     "polar": lambda x: torch.polar(x, x.contiguous()),

@@ -483,6 +483,15 @@ def test_absolute_values_of_complex_infinities() -> None:
     assert_like_eager(lambda x: (x.abs(), x.view(-1, 1).norm(dim=1)), x)
 
 
+def test_differences_of_complex_infinities_are_nan() -> None:
+    x = torch.complex(torch.tensor([-0.0, torch.inf, 3.0, -0.0]), torch.tensor([-0.0, 1.0, -torch.inf, torch.nan]))
+    assert_like_eager(lambda x: ((x - x).isnan(), (x - (x + 0)).isnan(), torch.sub(x, x, alpha=1).isnan()), x)
+
+
+def test_the_trigamma_function_of_infinity() -> None:
+    assert_like_eager(lambda x: torch.polygamma(1, x), torch.tensor([torch.inf, 1.5, 0.25, torch.nan]))
+
+
 @pytest.mark.parametrize("name", ["i0", "special_i1", "special_modified_bessel_i0", "special_modified_bessel_k0",
                                   "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_airy_ai"])  # fmt: skip
 def test_bessel_functions_of_infinity(name: str) -> None:

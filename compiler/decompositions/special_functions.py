@@ -236,7 +236,8 @@ def polygamma(n: int, x: Tensor) -> Tensor:
         return (sign * math.factorial(n) * torch.special.zeta(torch.full_like(x, n + 1.0), x)).to(kind)
     mirrored = torch.special.zeta(torch.full_like(x, 2.0), torch.where(x < 0.5, 1 - x, x))
     sine = torch.sin(math.pi * x)
-    return torch.where(x < 0.5, (math.pi / sine) ** 2 - mirrored, mirrored).to(kind)
+    found = torch.where(x < 0.5, (math.pi / sine) ** 2 - mirrored, mirrored)
+    return torch.where(x == math.inf, 0.0, found).to(kind)
 
 
 def _power_of_two(exponent: Tensor, kind: torch.dtype) -> Tensor:

@@ -89,7 +89,7 @@ def as_the_kernel_lays_out(op: OpOverload, args: Sequence[Any], result: Any) -> 
         return _in_format(torch.contiguous_format, result)
     if op in _FORMATTED:
         return result if is_symbolic(args[0]) else _in_format(suggest_memory_format(args[0]), result)
-    if op in _LIKE_THE_FIRST or op is _aten.binary_cross_entropy.default and args[3] == 0:
+    if op in _LIKE_THE_FIRST or (op is _aten.binary_cross_entropy.default and result.dim()):
         return result if is_symbolic(args[0]) else _like(args[0], result)
     if op in _INDEXED:
         return _in_order_of_indices(args[0], args[1], result)

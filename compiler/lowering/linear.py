@@ -9,7 +9,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.errors import UnsupportedError
 from compiler.lowering.builder import Builder
-from compiler.lowering.elementwise import like
+from compiler.lowering.elementwise import like, multiply
 from compiler.lowering.promotion import finish, operands, wide
 from compiler.lowering.reassociation import factors
 from compiler.lowering.registry import Call, lowering
@@ -86,10 +86,10 @@ def _plus(b: Builder, call: Call, product: ir.Value) -> ir.Value:
     """beta * self + alpha * product; with beta 0 `self` is not even read, so its NaNs do not count."""
     beta, alpha = call.arg(3, "beta", 1), call.arg(4, "alpha", 1)
     if alpha != 1:
-        product = hlo.multiply(product, like(b, alpha, product))
+        product = multiply(b, product, like(b, alpha, product))
     if beta != 0:
         (addend,) = operands(b, call.args[:1], b.element(product), call.types[0][1])
-        addend = addend if beta == 1 else hlo.multiply(addend, like(b, beta, addend))
+        addend = addend if beta == 1 else multiply(b, addend, like(b, beta, addend))
         product = b.plus(addend, product)
     return finish(b, call, product)
 
