@@ -17,7 +17,6 @@ from compiler.lowering.origins import origin
 _MOVES = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"})
 
 ROOTS_AND_POWERS = frozenset({"stablehlo.exponential", "stablehlo.power", "stablehlo.rsqrt", "stablehlo.sqrt"})
-PARTS = frozenset({"stablehlo.concatenate", "stablehlo.pad"})
 
 _SEEN_THROUGH = frozenset({
     "stablehlo.clamp", "stablehlo.concatenate", "stablehlo.convert", "stablehlo.pad", "stablehlo.reduce", "stablehlo.select",
@@ -40,4 +39,4 @@ def factors(b: Builder, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     return (apart(b, x), y) if merging else (x, y)
 
 
-__all__ = ["PARTS", "ROOTS_AND_POWERS", "apart", "factors"]
+__all__ = ["ROOTS_AND_POWERS", "apart", "factors"]

@@ -11,8 +11,9 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.builder import Builder
 from compiler.lowering.elementwise import absolute, divide, is_nan, kind, like
+from compiler.lowering.origins import origin
 from compiler.lowering.promotion import category, wide
-from compiler.lowering.reassociation import PARTS, apart
+from compiler.lowering.reassociation import apart
 from compiler.lowering.registry import Call, lowering
 from compiler.lowering.wrapping import wrapping
 
@@ -43,17 +44,11 @@ def axes(dim: Any, rank: int) -> tuple[int, ...]:
 
 
 def fold(
-    b: Builder,
-    x: ir.Value,
-    initial: float | ir.Value,
-    dims: Sequence[int],
-    body: Callable[..., ir.Value],
-    keep: bool = False,
+    b: Builder, x: ir.Value, initial: float, dims: Sequence[int], body: Callable[..., ir.Value], keep: bool = False
 ) -> ir.Value:
     """Reduce one value over `dims`; with `keep` they stay, with size 1."""
     if dims:
-        start = initial if isinstance(initial, ir.Value) else b.splat(initial, b.element(x))
-        (y,) = b.reduce([x], [start], dims, body)
+        (y,) = b.reduce([x], [b.splat(initial, b.element(x))], dims, body)
     else:
         y = x
     return b.reshape(y, tuple(1 if i in dims else s for i, s in enumerate(b.shape(x)))) if keep else y
@@ -62,12 +57,14 @@ def fold(
 def add_up(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> ir.Value:
     """The sum, which starts with 0: of -0 it is 0. XLA forgets the 0 of a sum over one element, which it takes for a reshape, of
     parts put together, which it adds up by themselves, and of an element repeated, which it multiplies."""
-    zero = b.splat(0, b.element(x))
-    if b.target == "xla" and kind(b, x) == 2:
-        if all(b.shape(x)[d] == 1 for d in dims):
-            x = b.plus(x, like(b, 0, x))
-        x, zero = apart(b, x, PARTS), b.opaque(zero)
-    return fold(b, x, zero, dims, lambda a, e: hlo.add(a, e), keep)
+    total = fold(b, x, 0, dims, lambda a, e: hlo.add(a, e), keep)
+    made = origin(x, _ARRANGEMENTS)
+    starts_elsewhere = all(b.shape(x)[d] == 1 for d in dims) or (made is not None and made.name in _COMPOSED)
+    return b.plus(total, like(b, 0, total)) if starts_elsewhere else total
+
+
+_ARRANGEMENTS = frozenset({"stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"})
+_COMPOSED = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.concatenate", "stablehlo.constant", "stablehlo.pad"})
 
 
 def _extreme(
