@@ -63,7 +63,7 @@ def add_up(b: Builder, x: ir.Value, dims: Sequence[int], keep: bool = False) -> 
     return b.plus(total, like(b, 0, total)) if starts_elsewhere else total
 
 
-_ARRANGEMENTS = frozenset({"stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"})
+_ARRANGEMENTS = frozenset({"stablehlo.convert", "stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"})
 _COMPOSED = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.concatenate", "stablehlo.constant", "stablehlo.pad"})
 
 
