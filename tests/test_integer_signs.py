@@ -44,3 +44,18 @@ def test_an_overflow_keeps_its_sign(name: str, dtype: torch.dtype) -> None:
         x = torch.tensor(values, dtype=dtype)
         exe = compiler.compile(program, (x.clone(),))
         assert torch.equal(exe(x.clone()), program(x.clone()))
+
+
+@pytest.mark.parametrize("narrow", [torch.uint8, torch.int8, torch.int16, torch.int32])
+@pytest.mark.parametrize("combine", [torch.bitwise_or, torch.bitwise_and, torch.bitwise_xor, torch.maximum])
+def test_what_a_conversion_cuts_off_is_gone(narrow: torch.dtype, combine: Callable[..., torch.Tensor]) -> None:
+    """XLA moved bitwise operators through conversions to and fro, gave -1 for 255, or crashed."""
+    x = torch.tensor([-2, 255, 70000, 1 << 40, -(1 << 33), 5])
+    y = x.flip(0)
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        long = [v.to(narrow).long() for v in (x, y)]
+        return [combine(*long), combine(*(v + 0 for v in long)), combine(long[0][1:], long[1][1:])]
+
+    for found, expected in zip(compiler.compile(program, (x, y))(x, y), program(x, y), strict=True):
+        assert torch.equal(found, expected)

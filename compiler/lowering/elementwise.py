@@ -428,11 +428,26 @@ for _name, _operation in {"logical_and": hlo.and_, "logical_or": hlo.or_, "logic
     )  # fmt: skip
 register_pointwise(lambda b, x: hlo.not_(b.convert(x, "i1")), "aten.logical_not.default", exact=True)
 
-for _name, _operation in {"bitwise_and": hlo.and_, "bitwise_or": hlo.or_, "bitwise_xor": hlo.xor}.items():
-    register_pointwise(
-        lambda b, x, y, operation=_operation: operation(x, y),
-        *(f"aten.{_name}.{overload}" for overload in ("Tensor", "Scalar", "Scalar_Tensor")),
-    )
+
+def _bits_in_both(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """XLA (jaxlib 0.10.2) moves `&` and `|` of two conversions to a wider integer in front of these, and with conversions to a
+    narrower one before them crashes, or forgets what was cut off. LLVM makes one instruction of this."""
+    if b.target != "xla" or kind(b, x) != 1:
+        return hlo.and_(x, y)
+    return hlo.xor(x, hlo.and_(x, hlo.not_(y)))
+
+
+def _bits_in_either(b: Builder, x: ir.Value, y: ir.Value) -> ir.Value:
+    if b.target != "xla" or kind(b, x) != 1:
+        return hlo.or_(x, y)
+    return hlo.xor(x, hlo.and_(hlo.not_(x), y))
+
+
+register_pointwise(_bits_in_both, *(f"aten.bitwise_and.{o}" for o in ("Tensor", "Scalar", "Scalar_Tensor")))
+register_pointwise(_bits_in_either, *(f"aten.bitwise_or.{o}" for o in ("Tensor", "Scalar", "Scalar_Tensor")))
+register_pointwise(
+    lambda b, x, y: hlo.xor(x, y), *(f"aten.bitwise_xor.{o}" for o in ("Tensor", "Scalar", "Scalar_Tensor"))
+)
 register_pointwise(lambda b, x: hlo.not_(x), "aten.bitwise_not.default")
 
 _SHIFTS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
