@@ -21,6 +21,7 @@ from compiler.errors import CompileError
 from compiler.locations import node_name, place_of
 from compiler.memory_rules import Storages, verify_signature
 from dialects.calls import HandleCall
+from dialects.control import CondOp, WhileOp
 from dialects.traits import RulesOfTypes
 
 PROGRAM = "alias.program"
@@ -50,8 +51,13 @@ class _Verifier:
         for value, count in self.uses.items():
             self.use_list(value, count)
         # Rules of operations walk through the structure themselves: only now that it is sound.
+        # What a branch or a loop does follows from the operations inside it, so their rules come first.
         for op in self.order:
-            self.rules(op)
+            if not isinstance(op, CondOp | WhileOp):
+                self.rules(op)
+        for op in reversed(self.order):
+            if isinstance(op, CondOp | WhileOp):
+                self.rules(op)
         for op in self.order:
             if isinstance(op, FuncOp) and PROGRAM in op.attributes:
                 self.tables(op, module)

@@ -84,3 +84,17 @@ func.func @update_of_another_type(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<i
   } : (tensor<i1>, tensor<4xf32>, tensor<i1>) -> tensor<i1>
   func.return %0 : tensor<i1>
 }
+// -----
+// What is inside is checked before what the branch does is worked out from it.
+func.func @without_aliases(%p: memref<i1>, %x: memref<4xf32>) {
+  fx.cond %p captures(%x) effects<read 0, read 1> then {
+  ^bb0(%a: memref<4xf32>):
+    // expected-error @below {{property 'aliases' expected in operation 'fx.call'}}
+    %0 = "fx.call"(%a) <{target = "aten.neg.default", arguments = [#fx.operand<0>], effects = #alias.effects<read 0>}> : (memref<4xf32>) -> memref<4xf32>
+    fx.yield
+  } else {
+  ^bb1(%b: memref<4xf32>):
+    fx.yield
+  } : (memref<i1>, memref<4xf32>) -> ()
+  func.return
+}
