@@ -62,8 +62,8 @@ def place(items: Sequence[Input], forms: Forms) -> list[Placement]:
     return placed
 
 
-def argument_attributes(arguments: Sequence[tuple[Input, Placement]]) -> list[DictionaryAttr]:
-    """Root, name and kind of each argument, and which are one tensor: a trace names any of these for the others."""
+def argument_attributes(arguments: Sequence[tuple[Input, Placement]], traced: bool) -> list[DictionaryAttr]:
+    """Root, name and kind of each argument, and, of a program that was traced, which are one tensor."""
     roots: dict[int, int] = {}
     tensors = Counter((id(item.tensor), id(p.root)) for item, p in arguments)
     repeated = {key: number for number, key in enumerate(k for k, count in tensors.items() if count > 1)}
@@ -74,7 +74,7 @@ def argument_attributes(arguments: Sequence[tuple[Input, Placement]]) -> list[Di
             "fx.name": StringAttr(item.name),
             "fx.kind": StringAttr(item.kind),
         }
-        if (number := repeated.get((id(item.tensor), id(p.root)))) is not None:
+        if traced and (number := repeated.get((id(item.tensor), id(p.root)))) is not None:
             data[TENSOR] = IntegerAttr(number, 64)
         attributes.append(DictionaryAttr(data))
     return attributes

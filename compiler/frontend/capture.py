@@ -286,7 +286,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     assumed = Assumptions(ties, plain_values(owner), links(program, (*found, *outcome.past_names)))
     return Captured(
         graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
-        held=found, assumed=assumed,
+        held=found, assumed=assumed, traced=True,
     )  # fmt: skip
 
 

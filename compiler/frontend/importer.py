@@ -178,7 +178,7 @@ class Importer:
         self.block.add_ops([*head, *self.ops])
         values = [h.value for h in results]
         self.block.add_op(ReturnOp.create(operands=values, location=UnknownLoc()))
-        attributes = argument_attributes(arguments)
+        attributes = argument_attributes(arguments, captured.traced)
         kinds = ([a.type for a in self.block.args], [v.type for v in values])
         function = FuncOp("main", kinds, Region(self.block), arg_attrs=ArrayAttr(attributes))
         position_of = {id(i): n for n, (i, _) in enumerate(arguments)}

@@ -37,6 +37,8 @@ class Captured:
         updates: writes left to the caller, by placeholder: (placeholder, leaf of the graph's output).
         training: training flags by module name.
         assumed: what must be so about the Python state around the program at each call.
+        traced: it was run with its inputs, so placeholders of one tensor are named for one another. A graph that is given says
+            itself which it means.
         held: tensors in the graph that live outside of it: their values may change between calls.
     """
 
@@ -52,6 +54,7 @@ class Captured:
     training: dict[str, bool] = field(default_factory=dict)
     held: tuple[torch.Tensor, ...] = ()
     assumed: Assumptions = field(default_factory=Assumptions)
+    traced: bool = False
 
 
 def unique(name: str, taken: set[str]) -> str:

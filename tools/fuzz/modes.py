@@ -318,7 +318,7 @@ class Fx(Beside):
     pure: bool = True
 
     def prepare(self, program: Program) -> Iterator[tuple[str, Instance]]:
-        yield "", replace(Instance.of(program), call=served(program))
+        yield "", replace(Instance.of(program), call=served(program), guarded=False)
 
     def is_refused(self, program: Program) -> bool:
         """Inputs of a pure graph are independent, and a result is all of an input or none of it."""
