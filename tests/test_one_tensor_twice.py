@@ -47,6 +47,13 @@ def test_separate_views_of_one_window_are_read_by_themselves() -> None:
     assert torch.equal(exe(torch.ones(3), torch.zeros(3)), torch.ones(3))
 
 
+def test_a_graph_says_itself_which_it_means() -> None:
+    graph = torch.fx.symbolic_trace(lambda a, b: (a + 1) * b)
+    x = torch.ones(3)
+    exe = compiler.compile(graph, (x, x))
+    assert torch.equal(exe(x, x * 5), torch.full((3,), 10.0))
+
+
 class Tied(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
