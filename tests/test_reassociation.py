@@ -45,7 +45,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "differences": lambda x, y: (x - y) - x,
     "distributed": lambda x, y: x * 1e150 / (y * y) - y * 1e140 / (y * y),
     "mask_over_number": lambda x, y: (x < y) / (y - y),
-    "not_negative": lambda x, y: torch.stack([abs(y) >= 0, y * y >= 0, y.exp() >= 0, y.clamp(min=0) >= 0, abs(y) >= 0]),
+    "not_negative": lambda x, y: torch.stack([abs(y) >= 0, y * y >= 0, y.exp() >= 0, y.clamp(min=0) >= 0]),
     "chosen_by_a_sign": lambda x, y: torch.where(abs(y) >= 0, y, 7.0),
 }
 

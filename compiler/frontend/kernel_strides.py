@@ -113,9 +113,8 @@ def _in_order_of_indices(source: Tensor, indices: Sequence[Tensor | None], resul
     given = [i for i in indices if i is not None]
     if not given or any(is_symbolic(t) or t.dtype in (torch.bool, torch.uint8) for t in (source, *given)):
         return result
-    with (
-        _disable_current_modes()
-    ):  # on the meta device views have the strides of the kernels, also of dimensions of one
+    # On the meta device views have the strides of the kernels, also of dimensions of one.
+    with _disable_current_modes():
         source, *given = (
             torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in (source, *given)
         )

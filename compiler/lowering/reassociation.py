@@ -7,8 +7,6 @@ was made. (For sums, products with constants and quotients see `Builder.unfolded
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from jaxlib.mlir import ir
 
 from compiler.lowering.builder import Builder
@@ -16,7 +14,7 @@ from compiler.lowering.origins import origin
 
 _MOVES = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice", "stablehlo.transpose"})
 
-ROOTS_AND_POWERS = frozenset({"stablehlo.exponential", "stablehlo.power", "stablehlo.rsqrt", "stablehlo.sqrt"})
+_ROOTS_AND_POWERS = frozenset({"stablehlo.exponential", "stablehlo.power", "stablehlo.rsqrt", "stablehlo.sqrt"})
 
 _SEEN_THROUGH = frozenset({
     "stablehlo.clamp", "stablehlo.concatenate", "stablehlo.convert", "stablehlo.pad", "stablehlo.reduce", "stablehlo.select",
@@ -24,19 +22,19 @@ _SEEN_THROUGH = frozenset({
 """Operations that XLA may find to give their operand as it is."""
 
 
-def apart(b: Builder, value: ir.Value, makers: Container[str] | None = None) -> ir.Value:
-    """A float, behind a barrier if one of `makers` made it; by default, if anything in the program did."""
+def apart(b: Builder, value: ir.Value) -> ir.Value:
+    """A float, behind a barrier if the program made it."""
     if b.target != "xla" or b.element(value)[0] not in "fb":
         return value
     made = origin(value, _MOVES)
-    return value if made is None or (makers is not None and made.name not in makers) else b.opaque(value)
+    return value if made is None else b.opaque(value)
 
 
 def factors(b: Builder, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Both factors of a product, which XLA does not take for one root or power if these are of two."""
     both = [origin(v, _MOVES) for v in (x, y)]
-    merging = all(m is not None and m.name in ROOTS_AND_POWERS | _SEEN_THROUGH for m in both)
+    merging = all(m is not None and m.name in _ROOTS_AND_POWERS | _SEEN_THROUGH for m in both)
     return (apart(b, x), y) if merging else (x, y)
 
 
-__all__ = ["ROOTS_AND_POWERS", "apart", "factors"]
+__all__ = ["apart", "factors"]
