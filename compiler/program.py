@@ -83,6 +83,8 @@ class Program:
         training: training flag of every submodule at capture, by qualified name.
         assumed: what is checked about the Python state around the program at each call.
         reshaped: arguments whose metadata the program changes in place (`x.t_()`), with what they end up as.
+        offsets: where in their storages those arguments must begin in whose storages the program counts from the first byte
+            (`as_strided` with a `storage_offset`), in elements.
         returned: results that are such an argument itself: result -> argument.
         symbolic: names of the dynamic dimensions, empty for a static program.
     """
@@ -99,6 +101,7 @@ class Program:
     training: dict[str, bool] = field(default_factory=dict)
     assumed: Assumptions = field(default_factory=Assumptions)
     reshaped: dict[int, Reshaped] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
     returned: dict[int, int] = field(default_factory=dict)
     symbolic: tuple[str, ...] = ()
 

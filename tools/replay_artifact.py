@@ -149,7 +149,11 @@ class Replay:
 
         walk(self.index["inputs"], (args, kwargs))
         entries = enumerate(self.index["arguments"])
-        return [found[n] if entry["kind"] == "input" else self.state[entry["name"]] for n, entry in entries]
+        given = [found[n] if entry["kind"] == "input" else self.state[entry["name"]] for n, entry in entries]
+        for entry, argument in zip(self.index["arguments"], given, strict=True):
+            if entry.get("storage_offset", argument.storage_offset()) != argument.storage_offset():
+                raise ValueError(f"{entry['name']} does not begin at element {entry['storage_offset']} of its storage")
+        return given
 
     def _execute(self, arguments: list[torch.Tensor]) -> list[torch.Tensor]:
         """Run on copies of the parameters' memory and copy written values back; results as flat bytes."""

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -110,7 +110,12 @@ def _write(
         files = {HLO: _put(temporary / HLO, hlo), STABLEHLO: _put(temporary / STABLEHLO, stablehlo.encode())}
         files |= {name: _put(temporary / name, data) for name, data in more.items()}
         (temporary / "state").mkdir()
-        document["state"] = _write_state({name: state[name] for name in sorted(kept)}, temporary, files)
+        document["state"] = _write_state(
+            {name: state[name] for name in sorted(kept)},
+            {signature.bindings[i].name for i, _ in signature.offsets},
+            temporary,
+            files,
+        )
         document["files"] = files
         _put(temporary / INDEX, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
         _replace(temporary, target)
@@ -160,13 +165,16 @@ def _remove_abandoned(target: Path) -> None:
                     os.close(directory)
 
 
-def _write_state(state: Mapping[str, torch.Tensor], directory: Path, files: dict[str, Any]) -> list[dict[str, Any]]:
-    """One file per storage, cut to what the tensors of the state reach of it."""
+def _write_state(
+    state: Mapping[str, torch.Tensor], counted: Set[str], directory: Path, files: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """One file per storage, cut to what the tensors of the state reach of it, but from its first byte on for `counted` ones."""
     spans: dict[int, list[int]] = {}
-    for tensor in state.values():
+    for name, tensor in state.items():
         if tensor.dtype not in ELEMENTS:
             raise CompileError(f"state with dtype {tensor.dtype} cannot be saved")
         start, end = _extent(tensor)
+        start = 0 if name in counted else start
         span = spans.setdefault(tensor.untyped_storage()._cdata, [start, end])
         if end > start:
             empty = span[0] == span[1]

@@ -114,6 +114,7 @@ class Signature:
         out_tree, out_leaves: structure of the result; a tensor leaf names an entry of `plan`.
         rebound: attributes of the module that a call binds anew, with their entries of `plan`.
         reshaped: inputs that a call leaves with another geometry: a window counted like the argument's own.
+        offsets: storage offsets that arguments must have, in elements: the program counts from their storages' first bytes.
     """
 
     bindings: tuple[Binding, ...]
@@ -127,6 +128,7 @@ class Signature:
     out_leaves: tuple[Leaf, ...]
     rebound: tuple[tuple[str, int], ...] = ()
     reshaped: tuple[tuple[int, Window], ...] = ()
+    offsets: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         check(self)
@@ -181,6 +183,7 @@ def signature_of(program: Program, function: FuncOp) -> Signature:
             for index, r in program.reshaped.items()
             if (r.sizes, r.strides, r.shift) != (*bindings[index].window[:2], 0)
         ),
+        offsets=tuple(program.offsets.items()),
     )
 
 
@@ -198,6 +201,9 @@ def check(s: Signature) -> None:
     _check_plan(s)
     _check_leaves(s)
     _check_reshaped(s)
+    for index, offset in s.offsets:
+        _require(0 <= index < len(s.bindings), f"argument {index}, which is none, has a storage offset")
+        _require(offset >= 0, f"argument {s.bindings[index].name!r} has the storage offset {offset}")
 
 
 def check_aliases(aliases: Iterable[tuple[int, int]], parameters: Sequence[Any], results: Sequence[Any]) -> None:

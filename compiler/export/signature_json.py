@@ -26,19 +26,21 @@ KEYS = ("parameters", "results", "arguments", "aliases", "plan", "inputs", "outp
 
 _WINDOW = ("element", "size", "stride", "offset")
 _ARGUMENT = ("name", "kind", "parameter", "written", "lazy", *_WINDOW)
+_OF_SOME = ("around", "reshaped", "storage_offset")
 _INDEX = 2**31 - 1
 
 
 def signature_to_json(s: Signature) -> dict[str, Any]:
     """The document; raises CompileError for a structure or constant that cannot be stored."""
-    contract, reshaped = s.contract, dict(s.reshaped)
+    contract, reshaped, offsets = s.contract, dict(s.reshaped), dict(s.offsets)
     return {
         "parameters": [{"element": t.element, "shape": list(t.shape)} for t in s.parameters],
         "results": [{"element": t.element, "shape": list(t.shape)} for t in s.results],
         "arguments": [
             {"name": b.name, "kind": b.kind, "parameter": b.parameter if b.parameter >= 0 else None,
              "written": b.written, "lazy": b.lazy, **window_to_json(b.element, b.window), **({"around": True} if b.around else {}),
-             **({"reshaped": window_to_json(b.element, reshaped[i])} if i in reshaped else {})}
+             **({"reshaped": window_to_json(b.element, reshaped[i])} if i in reshaped else {}),
+             **({"storage_offset": offsets[i]} if i in offsets else {})}
             for i, b in enumerate(s.bindings)
         ],
         "aliases": [{"output": a.output, "parameter": a.parameter, "kind": "must-alias"} for a in s.aliases],
@@ -67,6 +69,7 @@ def signature_from_json(document: dict[str, Node]) -> Signature:
         out_leaves=out_leaves,
         rebound=tuple((name, index.integer(high=_INDEX)) for name, index in document["rebound"].table().items()),
         reshaped=tuple(found for i, item in enumerate(document["arguments"].array()) for found in _reshaped(i, item)),
+        offsets=tuple(found for i, item in enumerate(document["arguments"].array()) for found in _offset(i, item)),
     )
     contract = signature.contract
     stored = {key: index.integer(high=_INDEX) for key, index in document["io_map"].table().items()}
@@ -96,7 +99,7 @@ def _type(node: Node) -> TensorType:
 
 
 def _binding(node: Node) -> Binding:
-    parts = node.record(_ARGUMENT, ("around", "reshaped"))
+    parts = node.record(_ARGUMENT, _OF_SOME)
     element, window = window_from_json(parts)
     around = "around" in parts and parts["around"].flag()
     parameter = -1 if parts["parameter"].value is None else parts["parameter"].integer(high=_INDEX)
@@ -106,12 +109,18 @@ def _binding(node: Node) -> Binding:
 
 
 def _reshaped(index: int, node: Node) -> Iterator[tuple[int, Window]]:
-    parts = node.record(_ARGUMENT, ("around", "reshaped"))
+    parts = node.record(_ARGUMENT, _OF_SOME)
     if "reshaped" in parts:
         element, window = window_from_json(parts["reshaped"].record(_WINDOW))
         if element != parts["element"].value:
             raise parts["reshaped"].error("has another element type than the argument")
         yield index, window
+
+
+def _offset(index: int, node: Node) -> Iterator[tuple[int, int]]:
+    parts = node.record(_ARGUMENT, _OF_SOME)
+    if "storage_offset" in parts:
+        yield index, parts["storage_offset"].integer()
 
 
 def _alias(node: Node) -> Alias:

@@ -80,6 +80,15 @@ def argument_attributes(arguments: Sequence[tuple[Input, Placement]], traced: bo
     return attributes
 
 
+def counted_offsets(arguments: Sequence[tuple[Input, Placement]]) -> dict[int, int]:
+    """The storage offsets, in elements, of the arguments in whose storages the program counts from the first byte."""
+    return {
+        n: int(item.tensor.storage_offset())
+        for n, (item, p) in enumerate(arguments)
+        if p.root.counted and p.root.bytes and item.tensor is not None and not is_symbolic(item.tensor)
+    }
+
+
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte a tensor touches, and one past the last; no bytes when that is known only at run time."""
     if is_symbolic(tensor):

@@ -165,6 +165,7 @@ class _Outcome:
     leaves: list[Leaf] = field(default_factory=list)
     rebound: dict[str, int] = field(default_factory=dict)
     past_names: tuple[torch.Tensor, ...] = ()
+    counted: frozenset[int] = frozenset()
 
 
 def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
@@ -227,6 +228,10 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
             with lifting, subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
+            asked = {tensor.untyped_storage()._cdata for tensor in subscripts.located}
+            outcome.counted = frozenset(
+                n for n, t in enumerate(tensors) if asked and t.untyped_storage()._cdata in asked
+            )
             outcome.past_names = tuple(lifting.past_names.values())
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs), is_leaf=is_size)
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):
@@ -286,7 +291,7 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     assumed = Assumptions(ties, plain_values(owner), links(program, (*found, *outcome.past_names)))
     return Captured(
         graph, tuple(inputs), in_tree, in_leaves, outcome.tree, tuple(outcome.leaves), owner, outcome.rebound, (), training,
-        held=found, assumed=assumed, traced=True,
+        held=found, assumed=assumed, traced=True, counted=outcome.counted,
     )  # fmt: skip
 
 

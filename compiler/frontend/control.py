@@ -36,8 +36,8 @@ def import_cond(importer: Importer, predicate: Any, then: Any, otherwise: Any, o
     def branch(graph: Any) -> Body:
         return lambda _: importer.run(graph, _inside(operands))
 
-    first, yielded = _region(importer, [], branch(then))
-    second, other = _region(importer, [], branch(otherwise))
+    _, first, yielded = _region(importer, [], branch(then))
+    _, second, other = _region(importer, [], branch(otherwise))
     for left, right in zip(yielded, other, strict=True):
         if (left.form.dtype, left.form.sizes) != (right.form.dtype, right.form.sizes):
             raise UnsupportedError("the branches of a conditional give tensors of other shapes or types")
@@ -49,6 +49,7 @@ def import_cond(importer: Importer, predicate: Any, then: Any, otherwise: Any, o
     results = _emit(importer, CondOp, [predicate.value, *captures], forms, [first, second], {})
     for n, result in enumerate(results):
         given = {yielded[n].root, other[n].root}
+        result.root.is_of_one((yielded[n], other[n]))
         twins = {results[k].root for k in range(n) if not given.isdisjoint((yielded[k].root, other[k].root))}
         importer.chosen(result, given, (given & outside) | twins)
     return results
@@ -72,6 +73,8 @@ def import_scan(importer: Importer, combine: Any, init: Sequence[Any], xs: Seque
 
     def step(state: Sequence[Handle], counter: Handle) -> list[Handle]:
         rows = [importer.call(_row, (x, counter)) for x in _inside(xs)]
+        for row in rows:
+            row.root.anywhere = True  # in eager PyTorch a view of the whole
         return list(importer.run(combine, [*state, *rows, *_inside(additional)]))
 
     counter = importer.call(torch.zeros, ((),), dtype=torch.int64)
@@ -123,8 +126,8 @@ def _with_row(stack: torch.Tensor, place: torch.Tensor, row: torch.Tensor) -> to
 def _loop(importer: Importer, carried: Sequence[Any], condition: Body, body: Body) -> Any:
     initial = [_handle(value) for value in carried]
     forms = [_fresh(importer, handle.form) for handle in initial]
-    first, _ = _region(importer, forms, condition)
-    second, yielded = _region(importer, forms, body)
+    tested, first, _ = _region(importer, forms, condition)
+    given, second, yielded = _region(importer, forms, body)
     for form, handle in zip(forms, yielded, strict=True):
         if (form.dtype, form.sizes) != (handle.form.dtype, handle.form.sizes):
             raise UnsupportedError(
@@ -137,7 +140,11 @@ def _loop(importer: Importer, carried: Sequence[Any], condition: Body, body: Bod
     importer.uses((*initial, *yielded))
     segments = DenseArrayBase.from_list(i32, [len(initial), len(captures)])
     operands = [*(h.value for h in initial), *captures]
-    return _emit(importer, WhileOp, operands, forms, [first, second], {"operandSegmentSizes": segments})
+    results = _emit(importer, WhileOp, operands, forms, [first, second], {"operandSegmentSizes": segments})
+    for start, following, *handles in zip(initial, yielded, tested, given, results, strict=True):
+        for handle in handles:
+            handle.root.is_of_one((start, following))
+    return results
 
 
 def _emit(
@@ -156,8 +163,8 @@ def _emit(
     return tuple(Handle(value, form, Root(form.end)) for value, form in zip(op.results, forms, strict=True))
 
 
-def _region(importer: Importer, forms: Sequence[Form], body: Body) -> tuple[Block, list[Handle]]:
-    """A block over carried values, and the handles it yields. What else it uses is still outside."""
+def _region(importer: Importer, forms: Sequence[Form], body: Body) -> tuple[list[Handle], Block, list[Handle]]:
+    """Carried values, a block over them, and the handles it yields. What else it uses is still outside."""
     block = Block(arg_types=[form.type for form in forms])
     arguments = [Handle(v, f, Root(f.end), argument=True) for v, f in zip(block.args, forms, strict=True)]
     with importer.aside() as ops:
@@ -166,7 +173,7 @@ def _region(importer: Importer, forms: Sequence[Form], body: Body) -> tuple[Bloc
     yielded = [_handle(value) for value in found]
     last = YieldOp.create(operands=[h.value for h in yielded], location=importer.location)
     block.add_ops([*ops, last])
-    return block, yielded
+    return arguments, block, yielded
 
 
 def _close(blocks: Sequence[Block]) -> list[SSAValue]:

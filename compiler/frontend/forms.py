@@ -103,13 +103,36 @@ def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> i
 class Root:
     """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on.
 
-    `bytes` is DYNAMIC when it is known only at run time.
+    `bytes` is DYNAMIC when it is known only at run time. `counted`: the program counts places in it from the first byte
+    of the real storage. `anywhere`: in eager PyTorch it is at no place that is known.
     """
 
-    __slots__ = ("base", "bytes", "written")
+    __slots__ = ("_may_be", "anywhere", "base", "bytes", "counted", "written")
 
     def __init__(self, size: int, base: int = 0) -> None:
-        self.bytes, self.base, self.written = size, base, False
+        self.bytes, self.base = size, base
+        self.written = self.counted = self.anywhere = False
+        self._may_be: tuple[Root, ...] = ()
+
+    def is_of_one(self, handles: Sequence[Handle]) -> None:
+        """In eager PyTorch a tensor at the start of this memory is one of these, so it is at a known place if all begin theirs."""
+        self.anywhere = any(handle.root.base or handle.form.offset for handle in handles)
+        self._may_be = tuple(handle.root for handle in handles)
+        if self.counted:
+            self.counted = False
+            self.count()
+
+    def count(self) -> None:
+        """Note that the program counts from the first byte of the storage; UnsupportedError where that is not one."""
+        if self.anywhere:
+            raise UnsupportedError(
+                "the program counts from the first byte of a storage that is not the same at each run of a branch, loop or subscript",
+                hint="leave out the storage_offset of as_strided, which then counts from the tensor",
+            )
+        if not self.counted:
+            self.counted = True
+            for root in self._may_be:
+                root.count()
 
 
 class Handle:

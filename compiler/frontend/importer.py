@@ -32,7 +32,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region
 
 from compiler.errors import CompileError, UnsupportedError
-from compiler.frontend.arguments import Placement, argument_attributes, place
+from compiler.frontend.arguments import Placement, argument_attributes, counted_offsets, place
 from compiler.frontend.constants import SMALL, constant_data
 from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
@@ -140,6 +140,8 @@ class Importer:
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
         self._reshapes.start(order, handles)
+        for position in captured.counted:
+            handles[id(captured.inputs[position])].root.count()
         self.constants = {id(item.tensor): handles[id(item)] for item in order}
         env: list[Any] = [handles[id(i)] if i.tensor is not None else i.constant for i in captured.inputs]
         outputs = pytree.tree_leaves(self.run(captured.graph, env), is_leaf=lambda x: isinstance(x, Handle))
@@ -196,6 +198,7 @@ class Importer:
             training=dict(captured.training),
             assumed=captured.assumed,
             reshaped=self._reshapes.ends(places),
+            offsets=counted_offsets(arguments),
             returned=self._reshapes.returned(results, places),
             symbolic=self.symbols,
         )
@@ -314,6 +317,7 @@ class Importer:
         first = self._stand_ins.now
         value = self._emit(expansion, operands)
         if expansion.copied:
+            value.root.anywhere = True
             base, *key = (*args, *kwargs.values())
             key = key[0] if len(key) == 1 else tuple(key)
             self._stand_ins.read(value, base, key, node_name(self._location), place_of(self._location))
@@ -379,6 +383,8 @@ class Importer:
                             hint="pass the whole tensor as an argument",
                         )
                 slots.append(Handle(value, form, root))
+        for slot in expansion.counted:
+            slots[slot].root.count()
         for handle, tensor in zip(slots, expansion.tensors, strict=False):
             if tensor is not None:
                 self.expander.adopt(handle, tensor)

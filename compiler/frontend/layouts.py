@@ -45,13 +45,13 @@ def _as_strided_scatter(op: OpOverload, x: torch.Tensor) -> _Form:
     def run(
         x: torch.Tensor, source: torch.Tensor, size: Any, stride: Any, storage_offset: int | None = None
     ) -> torch.Tensor:
-        copy = x.clone()
-        if copy.stride() != x.stride():
+        if x.clone().stride() != x.stride():
             raise UnsupportedError(
                 "as_strided_scatter on a tensor with gaps between its elements", hint="call contiguous() on it first"
             )
-        offset = 0 if storage_offset is None else storage_offset - x.storage_offset()
-        copy.as_strided(size, stride, offset).copy_(source)
+        start = x.storage_offset()
+        copy = x.new_zeros(start + x.numel()).as_strided(x.shape, x.stride(), start).copy_(x)
+        copy.as_strided(size, stride, start if storage_offset is None else storage_offset).copy_(source)
         return copy
 
     return run

@@ -31,6 +31,7 @@ from compiler.frontend.schemas import (
     Parameter,
     bind,
     composite,
+    counts_from_storage,
     draws_now,
     expands,
     facts,
@@ -84,6 +85,7 @@ class Recorder(TorchDispatchMode):
         self._argument: list[bool] = []
         self._memory: dict[int, _Memory] = {}
         self._operands: list[torch.Tensor] = []
+        self._counted: dict[int, None] = {}
         self.stream: torch.Tensor | None = None
         """The operand that holds the state of the generator; None where random operators stay as they are."""
 
@@ -97,7 +99,7 @@ class Recorder(TorchDispatchMode):
     def finish(self, out: Any) -> Expansion:
         rebound = tuple((i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i)
         output = self._structure(out)
-        return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied)
+        return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied, counted=tuple(self._counted))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -105,6 +107,8 @@ class Recorder(TorchDispatchMode):
             raise UnsupportedError(
                 f"{func} is no operator overload", hint="use ATen operators or registered custom ones"
             )
+        if counts_from_storage(func, args, kwargs):
+            self._counted.update((self._slot[id(t)], None) for t in _tensors(args) if id(t) in self._slot)
         if expands(func):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)

@@ -174,6 +174,22 @@ def overload_name(op: OpOverload) -> str:
     return f"{op.namespace}.{op._schema.name.split('::')[1]}.{op._overloadname}"
 
 
+def counts_from_storage(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether this call names, or gives, a place counted from the first byte of an operand's storage."""
+    position = _place_position(op)
+    if position is None:
+        return op._schema.name == "aten::sym_storage_offset"
+    return (args[position] if position < len(args) else kwargs.get(_PLACE)) is not None
+
+
+_PLACE = "storage_offset"
+
+
+@functools.cache
+def _place_position(op: OpOverload) -> int | None:
+    return next((i for i, argument in enumerate(op._schema.arguments) if argument.name == _PLACE), None)
+
+
 @functools.cache
 def composite(op: OpOverload) -> bool:
     """Whether the operator is nothing but calls of others."""

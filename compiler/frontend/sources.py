@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import traceback
+from types import FrameType
 from typing import NamedTuple
 
 import torch
@@ -37,6 +38,11 @@ def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.St
     ours = [i for i, frame in enumerate(frames) if frame.filename.startswith(_COMPILER)]
     inside = frames[ours[-1] + 1 :] if ours else frames
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether code runs that is neither PyTorch's nor the compiler's."""
+    return not frame.f_code.co_filename.startswith((_TORCH, _COMPILER, "<"))
 
 
 @functools.lru_cache(maxsize=1 << 12)

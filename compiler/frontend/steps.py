@@ -56,9 +56,11 @@ class Expansion:
     """The result is a copy where eager PyTorch has a view at a place known only at run time."""
     tensors: tuple[torch.Tensor | None, ...] = ()
     """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
+    counted: tuple[int, ...] = ()
+    """Slots in whose storages the node counts from the first byte, as `as_strided` with a `storage_offset` does."""
 
     def holds_anywhere(self, operands: int) -> bool:
-        """Whether nothing in it depends on where in memory the operands lie: no view of them, and no number."""
+        """Whether nothing in it depends on where in memory the operands lie: no view of them, no place, and no number."""
         given = [True] * operands
         for step in self.steps:
             for made in step.made:
@@ -66,7 +68,11 @@ class Expansion:
                 if inherited and made.form is not None:
                     return False
                 given.append(inherited)
-        return not self.rebound and all(type(leaf) is Slot for leaf in pytree.tree_leaves(self.output))
+        return (
+            not self.rebound
+            and not self.counted
+            and all(type(leaf) is Slot for leaf in pytree.tree_leaves(self.output))
+        )
 
 
 __all__ = ["Expansion", "Made", "Slot", "Step"]

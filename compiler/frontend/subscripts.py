@@ -6,6 +6,7 @@ form in the IR, so the graph reads a copy; `check` refuses the programs that cou
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,18 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from compiler.errors import UnsupportedError
-from compiler.frontend.sources import node_source
+from compiler.frontend.schemas import counts_from_storage
+from compiler.frontend.sources import is_users, node_source
 
 _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 _PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
 _LEAVING = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What hands the elements of a tensor to another library, which a trace does not see; what comes back is a constant."""
+
+_STORAGES = (torch.Tensor.untyped_storage, torch.Tensor.storage, torch.Tensor._typed_storage)
+
+_TELLING = frozenset({"__torch_function__", "handle_torch_function"})
+"""Functions of PyTorch between a call and the modes that are told of it."""
 
 NARROWS = (torch.narrow, torch.Tensor.narrow)
 """Functions that take a window whose start may be a 0-d tensor."""
@@ -59,6 +66,8 @@ class Subscripts(TorchFunctionMode):
         self._graph = graph
         self._given = given
         self._reads: list[_Read] = []
+        self.located: list[torch.Tensor] = []
+        """Tensors of which the program asked where in their storages they begin."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Dynamo, which captures a branch, walks through here too.
@@ -74,11 +83,19 @@ class Subscripts(TorchFunctionMode):
                 f"Tensor.{func.__name__} takes the elements of a tensor out of the program",
                 hint="keep it a tensor, or pass the array in as one",
             )
-        if func is torch.Tensor.data_ptr:
+        if func in (torch.Tensor.data_ptr, torch.Tensor.is_set_to):
             raise UnsupportedError(
-                "Tensor.data_ptr gives an address, which another call need not have",
+                f"Tensor.{func.__name__} looks at addresses, which are others in another call",
                 hint="compare addresses outside of the program",
             )
+        if func in _STORAGES and get_proxy_mode() is not None and _is_users_call(func):
+            raise UnsupportedError(
+                f"Tensor.{func.__name__} gives the storage itself (an UntypedStorage), whose size and address are others in "
+                "another call",
+                hint="take views: x.as_strided(...), or x.set_(y) for x.set_(y.untyped_storage(), ...)",
+            )
+        if func is torch.Tensor.storage_offset and get_proxy_mode() is not None:
+            self.located.append(args[0])
         subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
         if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
             raise UnsupportedError(
@@ -143,6 +160,10 @@ class Subscripts(TorchFunctionMode):
                 uses.setdefault(storage, []).append(n)
             for storage in _storages(_written(node)):
                 writes.setdefault(storage, []).append(n)
+        counted = {_storage(t) for t in self.located}
+        for node in nodes:
+            if isinstance(node.target, OpOverload) and counts_from_storage(node.target, node.args, node.kwargs):
+                counted |= set(_storages(node.all_input_nodes))
         returned = {_storage(t) for t in results}
         for read in self._reads:
             made, copy, base = position[read.node], _storage(read.copy), _storage(read.base)
@@ -153,13 +174,26 @@ class Subscripts(TorchFunctionMode):
             moved = [n for n in writes.get(base, []) if made < n < last and not start < n <= end]
             moved += [n for key in keys for n in writes.get(key, []) if made < n <= start]  # assigned at another place
             seen = [n for n in uses.get(base, []) if own and min(own) < n <= start]
-            if copy in returned or moved or seen or any(n > start for n in own) or (own and not read.back):
+            written = moved or seen or any(n > start for n in own) or (own and not read.back)
+            if copy in returned or copy in counted or written:
                 raise UnsupportedError(
                     "a subscript or `narrow` by a 0-d tensor is a view at a place known only at run time, and the program "
-                    + ("returns it" if copy in returned else "writes through it, or writes its memory while it is in use"),
+                    + (
+                        "returns it" if copy in returned
+                        else "counts from the first byte of its storage" if copy in counted
+                        else "writes through it, or writes its memory while it is in use"
+                    ),
                     location=str(node_source(read.node) or ""), node=read.node.name,
                     hint="clone it where it is read; assign by subscript, as in x[i] = v, where it is written",
                 )  # fmt: skip
+
+
+def _is_users_call(func: Any) -> bool:
+    """Whether the function that a mode is told of was called by code that is not PyTorch's."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_name in _TELLING | {func.__name__}:
+        frame = frame.f_back
+    return is_users(frame)
 
 
 def _key(key: Any) -> tuple[Any, ...]:

@@ -52,6 +52,7 @@ class Guards:
             for parameter in range(len(self._parameters))
             if len(group := [i for i in signature.bound(parameter) if not self._lengths[i]]) > 1
         )
+        self._offsets = signature.offsets
         self._addresses: tuple[int, ...] = ()
         self._staged: frozenset[int] = frozenset()
 
@@ -76,6 +77,14 @@ class Guards:
                 f"argument {self._bindings[index].name!r} requires a gradient, and a compiled program records none",
                 hint="call it under torch.no_grad(), or detach the tensor",
             )
+        for index, offset in self._offsets:
+            if (got := tensors[index].storage_offset()) != offset:
+                raise GuardError(
+                    f"argument {self._bindings[index].name!r} begins at element {got} of its storage, and at element {offset} at "
+                    "compile time: the program counts from the first byte of that storage",
+                    hint="leave out the storage_offset of as_strided, which then counts from the tensor, or compile the program "
+                    "for such arguments as well",
+                )
         try:
             addresses = tuple([tensor.data_ptr() for tensor in tensors])
         except RuntimeError:

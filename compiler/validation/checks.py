@@ -9,6 +9,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from compiler.random_bits import SEEDS, seeded
+from compiler.validation.inputs import require_offsets
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
@@ -50,6 +51,7 @@ class Validation(Checks):
         examples = {item.name: item.tensor for item in captured.inputs if item.real}
         known = [examples.get(a.name, imported.state.get(a.name)) for a in imported.arguments]
         self.program, self.left = imported.module.clone(), imported.left
+        require_offsets(imported.arguments, known, imported.offsets)
         self.validator = Validator.of(imported.module, known)
         self.validator.operators(imported.module)
         draws = any(a.kind == "generator" for a in imported.arguments)  # eager has another stream: nothing to compare
@@ -81,7 +83,9 @@ class Validation(Checks):
         from compiler.validation.whole import check_call
 
         again = not executable.signature.reshaped  # else its arguments are others after a call
-        self.validator.called(self.program, executable.run, self.left, again)
+        self.validator.called(
+            self.program, executable.run, self.left, again, [n for n, _ in executable.signature.offsets]
+        )
         check_call(executable, self.program, self.validator.rounds[-1], self.left)
 
 

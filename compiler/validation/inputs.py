@@ -7,7 +7,7 @@ elements are changed. Without an example, integers come from a range so small th
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from xdsl.dialects.builtin import MemRefType
@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 
 from compiler.errors import CompileError
 from compiler.locations import place_of
+from compiler.program import Argument
 from compiler.torch_types import DTYPES
 from dialects.alias import Bindings, Root
 from dialects.types import Geometry, element_name, geometry, lazy_bits
@@ -90,25 +91,47 @@ def _bases(windows: Sequence[_Argument], examples: Sequence[torch.Tensor | None]
     return bases
 
 
-def copies(arguments: Sequence[torch.Tensor], shifted: bool = False) -> Arguments:
+def require_offsets(
+    arguments: Sequence[Argument], examples: Sequence[torch.Tensor | None], offsets: Iterable[int]
+) -> None:
+    """Refuse a program that counts in storages of which too much lies in front of its arguments to be made again."""
+    for number in offsets:
+        example = examples[number]
+        if example is not None and (front := int(example.storage_offset()) * example.itemsize) > _MOST_IN_FRONT:
+            raise CompileError(
+                f"the program cannot be validated: it counts from the first byte of the storage of {arguments[number].name}, of which "
+                f"{front} bytes lie in front of the argument, and at most {_MOST_IN_FRONT} are made again",
+                hint="leave validation out, or give an example in a storage of its own",
+            )
+
+
+def copies(arguments: Sequence[torch.Tensor], shifted: bool = False, counted: Iterable[int] = ()) -> Arguments:
     """The arguments on memory of their own, sharing it among themselves as they do now; `shifted` by one element of the
-    widest type, so that no vector of them begins where one should."""
-    storages: dict[int, torch.UntypedStorage] = {}
+    widest type, so that no vector of them begins where one should. The storages of the `counted` ones are shifted as a whole.
+    """
     shift = max((argument.itemsize for argument in arguments), default=0) if shifted else 0
+    whole = {arguments[number].untyped_storage()._cdata for number in counted}
+    storages: dict[int, tuple[torch.UntypedStorage, int]] = {}
     result: Arguments = []
     for argument in arguments:
         storage = argument.untyped_storage()
         if storage._cdata not in storages:
-            storages[storage._cdata] = fresh = torch.UntypedStorage(shift + storage.nbytes())
-            fresh[shift:].copy_(storage)
-        fresh = torch.empty(0, dtype=argument.dtype).set_(
-            storages[storage._cdata],
-            argument.storage_offset() + shift // argument.itemsize,
-            argument.shape,
-            argument.stride(),
-        )
-        result.append(with_lazy(fresh, ",".join(lazy_of(argument))))
+            start = 0 if storage._cdata in whole else shift
+            fresh = _storage(start + storage.nbytes(), shift - start)
+            fresh[start : start + storage.nbytes()].copy_(storage)
+            storages[storage._cdata] = fresh, start
+        fresh, start = storages[storage._cdata]
+        offset = argument.storage_offset() + start // argument.itemsize
+        mine = torch.empty(0, dtype=argument.dtype).set_(fresh, offset, argument.shape, argument.stride())
+        result.append(with_lazy(mine, ",".join(lazy_of(argument))))
     return result
+
+
+def _storage(size: int, shift: int) -> torch.UntypedStorage:
+    """A storage whose first byte is `shift` bytes behind where an allocation begins."""
+    if not size or not shift:
+        return torch.UntypedStorage(size)
+    return torch.frombuffer(bytearray(shift + size), dtype=torch.uint8, offset=shift).untyped_storage()
 
 
 def with_lazy(tensor: torch.Tensor, bits: str) -> torch.Tensor:

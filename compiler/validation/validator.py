@@ -7,7 +7,7 @@ the first difference is named, with a minimal program that shows it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -194,11 +194,13 @@ class Validator:
         run: Callable[[Arguments], list[torch.Tensor]],
         left: Left | None = None,
         again: bool = True,
+        counted: Iterable[int] = (),
     ) -> None:
         """An executable does what the imported program does: `run` calls it on the program's arguments, in order, on memory
         that lies as XLA wants it, with the same tensors `again`, and on memory that has to be copied.
 
-        `left` says what a caller holds after a run of the program's IR (`Program.left`).
+        `left` says what a caller holds after a run of the program's IR (`Program.left`). The `counted` arguments must begin where
+        they do in their storages.
         """
         self.checked.append("run")
 
@@ -226,7 +228,7 @@ class Validator:
             check("", arguments, own)
             for _ in range(2 if again else 0):  # the first call keeps buffers, which the second one spends
                 check(" when it is called again", copies(own), own)
-            check(" on memory that is not aligned", arguments, copies(arguments, shifted=True))
+            check(" on memory that is not aligned", arguments, copies(arguments, shifted=True, counted=counted))
 
     def _compare(
         self, name: str, before: ModuleOp, check: Check, after: Callable[[Arguments], Observation], stage: Stage

@@ -76,7 +76,7 @@ class Instance:
         objects: dict[int, int] = {}
         for number, t in enumerate(self.arguments()):
             start = int(t.storage_offset()) * t.element_size()
-            base, first = bases.setdefault(t.untyped_storage()._cdata, (number, start))
+            base, first = bases.setdefault(t.untyped_storage()._cdata, (number, 0 if self.program.counts else start))
             geometry = t.dtype, tuple(t.shape), t.stride(), t.is_conj(), t.is_neg()
             found.append((geometry, base, start - first, objects.setdefault(id(t), number)))
         return found

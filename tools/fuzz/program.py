@@ -153,6 +153,11 @@ class Program:
         """Whether a tensor may share memory with another and count its writes apart: eager does, after `set_`."""
         return any(".set_(" in step.text for step in self.steps)
 
+    @property
+    def counts(self) -> bool:
+        """Whether a call may depend on where in their storages its arguments begin."""
+        return any(word in step.text for step in self.steps for word in ("as_strided", "storage_offset"))
+
     def _signature(self) -> list[Any]:
         """What the caller passes: a name or a tree for each formal argument."""
         passed = [f"a{number}" for number, a in enumerate(self.arguments) if not a.held]

@@ -1,0 +1,152 @@
+"""Programs that count from the first byte of a storage: right for arguments that lie as the examples did, else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch._higher_order_ops import scan, while_loop
+
+from compiler import compile as compile_program
+from compiler import load
+from compiler.errors import CompileError, GuardError, UnsupportedError
+from tools.replay_artifact import Replay
+
+Function = Callable[..., torch.Tensor]
+
+
+def window(start: int) -> torch.Tensor:
+    return torch.arange(12.0)[start : start + 6]
+
+
+COUNTING: dict[str, Function] = {
+    "a view": lambda x: x.as_strided([2], [1], 3) * 2,
+    "a view of a view": lambda x: x[1:].as_strided([2], [1], 3) * 2,
+    "of another type": lambda x: x.view(torch.int32).as_strided([2], [1], 3) * 2,
+    "a view that is returned": lambda x: x.as_strided([2], [1], 3),
+    "a write": lambda x: x.as_strided([2], [1], 4).add_(1),
+    "in place": lambda x: x.as_strided_([2], [1], 4).add_(1),
+    "a copy": lambda x: torch.as_strided_copy(x, [2], [1], 3),
+    "a scatter": lambda x: torch.as_strided_scatter(x, torch.zeros(2), [2], [1], 3),
+    "a view of a scatter": lambda x: torch.as_strided_scatter(x, torch.zeros(2), [2], [1], 3).as_strided([3], [1], 4),
+    "a number": lambda x: x * x[1:].storage_offset(),
+    "in a branch": lambda x: torch.cond(x.sum() > 0, lambda y: y.as_strided([2], [1], 3) * 2, lambda y: y[:2] * 1, (x,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_right_where_the_example_was_and_refused_elsewhere(name: str, tmp_path: Path) -> None:
+    function = COUNTING[name]
+    executable = compile_program(function, (window(2),))
+    executable.save(tmp_path / "a")
+    for call in (executable, load(tmp_path / "a"), Replay(tmp_path / "a")):
+        mine, eager = window(2), window(2)
+        got, right = call(mine), function(eager)
+        torch.testing.assert_close(got, right, rtol=0, atol=0)
+        torch.testing.assert_close(mine, eager, rtol=0, atol=0)
+        assert got.storage_offset() == right.storage_offset()
+        with pytest.raises((GuardError, ValueError), match="of its storage"):
+            call(window(3))
+
+
+FREE: dict[str, Function] = {
+    "from the tensor": lambda x: x.as_strided([2], [1]) * 2,
+    "of what the program made": lambda x: (x * 2).as_strided([2], [1], 3),
+    "views": lambda x: x[1:].unfold(0, 2, 1).diagonal() * x.view(2, 3).t()[1:, 1:].diagonal().expand(2),
+    "of a branch": lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + 1, (x * 1,)).as_strided([1], [1], 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_other_programs_take_arguments_at_any_place(name: str) -> None:
+    executable = compile_program(FREE[name], (window(2),))
+    for start in (2, 3, 0):
+        torch.testing.assert_close(executable(window(start)), FREE[name](window(start)), rtol=0, atol=0)
+
+
+class Rebinding(torch.nn.Module):
+    """Reads its buffer by the storage, and binds it to a new tensor, at the start of another storage."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.arange(40.0)[start : start + 6])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        read = self.state.as_strided([2], [1], 21) * x
+        self.state = self.state * 2
+        return read
+
+
+def test_a_buffer_that_is_bound_anew_elsewhere(tmp_path: Path) -> None:
+    module, eager = Rebinding(20), Rebinding(20)
+    executable = compile_program(module, (torch.ones(2),))
+    executable.save(tmp_path / "a")
+    right = eager(torch.ones(2))
+    for call in (executable, load(tmp_path / "a"), Replay(tmp_path / "a")):
+        torch.testing.assert_close(call(torch.ones(2)), right, rtol=0, atol=0)
+        with pytest.raises((GuardError, ValueError), match="of its storage"):
+            call(torch.ones(2))
+
+
+def loop(x: torch.Tensor) -> torch.Tensor:
+    def body(i: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return i + 1, c + c.as_strided([1], [1], 3)
+
+    return while_loop(lambda i, c: i < 3, body, (torch.tensor(0), x))[1]
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    def step(c: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return c + y.as_strided([1], [1], 0).sum(), c + y
+
+    return scan(step, torch.zeros(()), x.view(3, 2))[1]
+
+
+def test_a_loop_counts_in_the_storages_it_carries() -> None:
+    executable = compile_program(loop, (window(0),))
+    torch.testing.assert_close(executable(window(0)), loop(window(0)), rtol=0, atol=0)
+    with pytest.raises(GuardError, match="begins at element 2 of its storage"):
+        executable(window(2))
+
+
+@pytest.mark.parametrize("function", [loop, rows], ids=["carried", "rows"])
+def test_a_storage_that_changes_with_each_run_is_refused(function: Function) -> None:
+    with pytest.raises(UnsupportedError, match="a storage that is not the same at each run"):
+        compile_program(function, (window(2),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: x.view(3, 2)[i].as_strided([1], [1], 0) * 2,
+        lambda x, i: x.narrow(0, i, 2).as_strided([1], [1], 0) * 2,
+        lambda x, i: x * x.narrow(0, i, 2).storage_offset(),
+    ],
+)
+def test_a_view_at_a_place_from_data_is_refused(function: Function) -> None:
+    with pytest.raises(UnsupportedError, match="counts from the first byte of its storage"):
+        compile_program(function, (window(2), torch.tensor(1)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * x.untyped_storage().nbytes(),
+        lambda x: x * (x.untyped_storage().data_ptr() == (x * 2).untyped_storage().data_ptr()),
+        lambda x: x * x.storage().size(),
+        lambda x: x * x.is_set_to(x),
+    ],
+)
+def test_sizes_and_addresses_of_storages_are_refused(function: Function) -> None:
+    with pytest.raises(CompileError, match="in another call"):
+        compile_program(function, (window(2),))
+
+
+def test_validation_has_arguments_where_the_examples_are() -> None:
+    compile_program(COUNTING["in place"], (window(2),), validate=True)
+    start = (1 << 24) + 64  # more than 64 MiB into its storage
+    far = torch.zeros(start + 6)[start:]
+    with pytest.raises(CompileError, match="cannot be validated: it counts from the first byte"):
+        compile_program(lambda x: x.as_strided([2], [1], start + 1) * 2, (far,), validate=True)
