@@ -85,7 +85,7 @@ def counted_offsets(arguments: Sequence[tuple[Input, Placement]]) -> dict[int, i
     return {
         n: int(item.tensor.storage_offset())
         for n, (item, p) in enumerate(arguments)
-        if p.root.counted and p.root.bytes and item.tensor is not None and not is_symbolic(item.tensor)
+        if p.root.counted and item.tensor is not None and not is_symbolic(item.tensor)
     }
 
 

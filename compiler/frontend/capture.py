@@ -165,7 +165,7 @@ class _Outcome:
     leaves: list[Leaf] = field(default_factory=list)
     rebound: dict[str, int] = field(default_factory=dict)
     past_names: tuple[torch.Tensor, ...] = ()
-    counted: frozenset[int] = frozenset()
+    counted: tuple[torch.Tensor, ...] = ()
 
 
 def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
@@ -228,10 +228,8 @@ def _traced(program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         with _Substituted(program, owner, state, tensors[: len(state)]) as substituted:
             with lifting, subscripts, DataChecks():
                 returned = program(*call_args, **call_kwargs)
-            asked = {tensor.untyped_storage()._cdata for tensor in subscripts.located}
-            outcome.counted = frozenset(
-                n for n, t in enumerate(tensors) if asked and t.untyped_storage()._cdata in asked
-            )
+            outcome.counted = lifting.on(subscripts.located)
+            subscripts.check_held(outcome.counted)
             outcome.past_names = tuple(lifting.past_names.values())
             after, after_tree = pytree.tree_flatten((call_args, call_kwargs), is_leaf=is_size)
             if after_tree != in_tree or any(a is not b for a, b in zip(after, leaves, strict=True)):

@@ -162,8 +162,8 @@ class Expander:
 
 
 class Signature:
-    """What an expansion depends on beside offsets: plain arguments by type and value, operands by shape, identity, shared
-    root and base."""
+    """What an expansion depends on beside offsets: plain arguments by type and value, operands by shape, identity, and
+    shared root."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
@@ -187,7 +187,7 @@ class Signature:
                 root = value.root
                 parts += (
                     Handle, value.form.shape, self._roots.setdefault(id(root), len(self._roots)), root.base, root.bytes,
-                    value.argument,
+                    root.gaps, value.argument,
                 )  # fmt: skip
             else:
                 parts += (Slot, number_)

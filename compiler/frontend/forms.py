@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,18 +101,24 @@ def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> i
     return offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
+def has_gaps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether there may be memory between the elements of a window."""
+    return last_element(sizes, strides, 0) + 1 != math.prod(sizes)
+
+
 class Root:
     """A storage, or the part of one that the program was given: `bytes` from byte `base` of the real storage on.
 
-    `bytes` is DYNAMIC when it is known only at run time. `counted`: the program counts places in it from the first byte
-    of the real storage. `anywhere`: in eager PyTorch it is at no place that is known.
+    `bytes` is DYNAMIC when it is known only at run time. `begin`: in front of this byte is nothing that the program has.
+    `gaps`: nor is there between the elements of the tensor that the memory was made for. `counted`: the program counts
+    places in it from the first byte of the real storage. `anywhere`: in eager PyTorch it is at no place that is known.
     """
 
-    __slots__ = ("_may_be", "anywhere", "base", "bytes", "counted", "written")
+    __slots__ = ("_may_be", "anywhere", "base", "begin", "bytes", "counted", "gaps", "written")
 
     def __init__(self, size: int, base: int = 0) -> None:
-        self.bytes, self.base = size, base
-        self.written = self.counted = self.anywhere = False
+        self.bytes, self.base, self.begin = size, base, 0
+        self.written = self.counted = self.anywhere = self.gaps = False
         self._may_be: tuple[Root, ...] = ()
 
     def is_of_one(self, handles: Sequence[Handle]) -> None:
@@ -121,6 +128,12 @@ class Root:
         if self.counted:
             self.counted = False
             self.count()
+
+    def lies_as(self, form: Form, operand: Root) -> None:
+        """In eager PyTorch this is a copy of the operand's whole storage; here it has the elements of a tensor of `form`."""
+        self.begin = form.offset * form.dtype.itemsize
+        self.gaps = has_gaps(form.sizes, form.strides)
+        self._may_be = (operand,)
 
     def count(self) -> None:
         """Note that the program counts from the first byte of the storage; UnsupportedError where that is not one."""

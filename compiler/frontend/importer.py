@@ -140,8 +140,10 @@ class Importer:
             if inline:
                 handles[id(item)] = self._candidate(item, placement)
         self._reshapes.start(order, handles)
-        for position in captured.counted:
-            handles[id(captured.inputs[position])].root.count()
+        counted = {id(tensor) for tensor in captured.counted}
+        for item in order:
+            if id(item.tensor) in counted:
+                handles[id(item)].root.count()
         self.constants = {id(item.tensor): handles[id(item)] for item in order}
         env: list[Any] = [handles[id(i)] if i.tensor is not None else i.constant for i in captured.inputs]
         outputs = pytree.tree_leaves(self.run(captured.graph, env), is_leaf=lambda x: isinstance(x, Handle))
@@ -376,6 +378,8 @@ class Importer:
                     root = Root(made.bytes)
                 else:
                     root = slots[made.source].root
+                    if form.offset * form.dtype.itemsize < root.begin and form.offset != DYNAMIC and form.end:
+                        raise UnsupportedError("a view begins before the memory the program was given")
                     if form.end > root.bytes != DYNAMIC:
                         raise UnsupportedError(
                             f"{step.properties['target']} reaches byte {form.end} of memory of which the program "
@@ -383,6 +387,8 @@ class Importer:
                             hint="pass the whole tensor as an argument",
                         )
                 slots.append(Handle(value, form, root))
+        for slot, operand in expansion.placed:
+            slots[slot].root.lies_as(slots[slot].form, slots[operand].root)
         for slot in expansion.counted:
             slots[slot].root.count()
         for handle, tensor in zip(slots, expansion.tensors, strict=False):

@@ -39,7 +39,7 @@ class Captured:
         assumed: what must be so about the Python state around the program at each call.
         traced: it was run with its inputs, so placeholders of one tensor are named for one another. A graph that is given says
             itself which it means.
-        counted: inputs of which the call asked where in their storages they, or views of them, begin.
+        counted: inputs and held tensors of which the call asked where in their storages they, or views of them, begin.
         held: tensors in the graph that live outside of it: their values may change between calls.
     """
 
@@ -56,7 +56,7 @@ class Captured:
     held: tuple[torch.Tensor, ...] = ()
     assumed: Assumptions = field(default_factory=Assumptions)
     traced: bool = False
-    counted: frozenset[int] = frozenset()
+    counted: tuple[torch.Tensor, ...] = ()
 
 
 def unique(name: str, taken: set[str]) -> str:

@@ -17,6 +17,13 @@ from compiler.errors import UnsupportedError
 _Form = Callable[..., Any]
 _aten = torch.ops.aten
 _CONTIGUOUS = torch.contiguous_format
+SCATTERS = frozenset(
+    {
+        _aten.as_strided_scatter.default, _aten.diagonal_scatter.default,
+        _aten.select_scatter.default, _aten.slice_scatter.default,
+    }
+)  # fmt: skip
+"""Operators that give a copy of their first operand's whole storage, with other elements in a window on it."""
 
 
 def plain_form(op: OpOverload, args: Sequence[Any]) -> _Form | None:
@@ -37,6 +44,13 @@ def _determinant(op: OpOverload, x: torch.Tensor) -> _Form | None:
 def _as_strided_copy(op: OpOverload, x: torch.Tensor) -> _Form:
     """The window is one of the storage, as that of `as_strided` is."""
     return lambda x, *window, **named: x.as_strided(*window, **named).clone(memory_format=_CONTIGUOUS)
+
+
+def copies_storage(op: OpOverload, args: Sequence[Any]) -> bool:
+    """Whether the result of `op(*args)` lies in a copy of its first operand's storage, at the place where that one does."""
+    return op in SCATTERS and not any(
+        n > 1 and s == 0 for n, s in zip(args[0].shape, args[0].stride(), strict=True)
+    )
 
 
 def _as_strided_scatter(op: OpOverload, x: torch.Tensor) -> _Form:

@@ -7,7 +7,7 @@ real while tracing; here they are recorded like all others, and the tensors stay
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from types import MethodType
 from typing import Any
 
@@ -48,6 +48,11 @@ class Lifting:
         self.past_names: dict[int, torch.Tensor] = {}
         """State that an operator was given as it is, and so not found under its registered name."""
         self._kept: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
+        self._storages = [
+            (fake.untyped_storage(), item.tensor)
+            for item, fake in zip(inputs, fakes, strict=True)
+            if item.tensor is not None
+        ]
         self._gradients = [(tensor, tensor.grad) for tensor in fakes if tensor.is_leaf]
 
     def __enter__(self) -> Lifting:
@@ -87,6 +92,14 @@ class Lifting:
         """Whether an operator was given a tensor that the program holds."""
         return id(tensor) in self._fakes or id(tensor) in self._kept
 
+    def on(self, storages: Container[int]) -> tuple[torch.Tensor, ...]:
+        """The real tensors on these storages, or for which there were fakes on them."""
+        return tuple(
+            tensor
+            for fake, tensor in self._storages
+            if fake._cdata in storages or tensor.untyped_storage()._cdata in storages
+        )
+
     def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _is_real(tensor):
             return tensor
@@ -109,6 +122,7 @@ class Lifting:
         setattr(tracer.root, name, tensor)
         track_tensor(fake, tracer.create_proxy("get_attr", name, (), {}), constant=None, tracer=tracer)
         self._fakes[id(tensor)] = fake
+        self._storages.append((fake.untyped_storage(), tensor))
         if tensor.is_leaf:
             self._gradients.append((tensor, tensor.grad))
         return fake

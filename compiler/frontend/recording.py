@@ -22,9 +22,9 @@ from compiler.frontend.collectives import collective, stored_collective
 from compiler.frontend.constants import attribute, constant_data
 from compiler.frontend.conversions import converted_store
 from compiler.frontend.eager_views import eager_view
-from compiler.frontend.forms import Form, Forms, Handle, number
+from compiler.frontend.forms import Form, Forms, Handle, has_gaps, number
 from compiler.frontend.kernel_strides import as_the_kernel_lays_out
-from compiler.frontend.layouts import plain_form
+from compiler.frontend.layouts import copies_storage, plain_form
 from compiler.frontend.optimizers import FUSED
 from compiler.frontend.schemas import (
     Facts,
@@ -36,6 +36,7 @@ from compiler.frontend.schemas import (
     expands,
     facts,
     metadata_twin,
+    names_window,
     out_twin,
     overload_name,
     writes_now,
@@ -54,6 +55,7 @@ class _Memory:
 
     base: int
     bytes: int
+    gaps: bool = False
 
 
 @dataclass
@@ -85,21 +87,33 @@ class Recorder(TorchDispatchMode):
         self._argument: list[bool] = []
         self._memory: dict[int, _Memory] = {}
         self._operands: list[torch.Tensor] = []
-        self._counted: dict[int, None] = {}
+        self._placed: list[tuple[int, int]] = []
+        self._counts = True
+        """Places in storages are the program's, not those of a plain form."""
         self.stream: torch.Tensor | None = None
         """The operand that holds the state of the generator; None where random operators stay as they are."""
 
     def operand(self, fake: torch.Tensor, handle: Handle) -> None:
         """Declare the next operand of the node."""
         storage = fake.untyped_storage()._cdata
-        memory = self._memory.setdefault(storage, _Memory(handle.root.base, handle.root.bytes))
+        memory = self._memory.setdefault(storage, _Memory(handle.root.base, handle.root.bytes, handle.root.gaps))
         self._operands.append(fake)
         self._new_slot(fake, handle.form, memory, handle.argument)
 
     def finish(self, out: Any) -> Expansion:
         rebound = tuple((i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i)
         output = self._structure(out)
-        return Expansion(tuple(self.steps), output, rebound, self.subscripts.copied, counted=tuple(self._counted))
+        return Expansion(
+            tuple(self.steps), output, rebound, self.subscripts.copied, placed=tuple(self._placed), counted=self._counted()
+        )
+
+    def _counted(self) -> tuple[int, ...]:
+        """A slot on each memory that the node counts in from the first byte of its storage."""
+        first: dict[int, int] = {}
+        for slot, memory in enumerate(self._memory_of):
+            first.setdefault(id(memory), slot)
+        known = [self._memory.get(storage) for storage in self.subscripts.located]
+        return tuple(first[id(memory)] for memory in known if id(memory) in first)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -107,15 +121,31 @@ class Recorder(TorchDispatchMode):
             raise UnsupportedError(
                 f"{func} is no operator overload", hint="use ATen operators or registered custom ones"
             )
-        if counts_from_storage(func, args, kwargs):
-            self._counted.update((self._slot[id(t)], None) for t in _tensors(args) if id(t) in self._slot)
+        result = self._dispatched(func, args, kwargs)
+        if copies_storage(func, args) and id(args[0]) in self._slot:
+            slot = self._slot[id(result)]
+            form = self._form[slot]
+            self._memory_of[slot].gaps = has_gaps(form.sizes, form.strides)
+            self._placed.append((slot, self._slot[id(args[0])]))
+        return result
+
+    def _dispatched(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
+        if self._counts and names_window(func):
+            for tensor in _tensors(args):
+                self._require_no_gaps(func, tensor)
+                if counts_from_storage(func, args, kwargs):
+                    self.subscripts.locate(tensor)
         if expands(func):
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         plain = plain_form(func, args)
         if plain is not None:
-            with self:
-                return plain(*args, **kwargs)
+            counts, self._counts = self._counts, False
+            try:
+                with self:
+                    return plain(*args, **kwargs)
+            finally:
+                self._counts = counts
         if composite(func):  # called from inside another operator, where they are not taken apart by themselves
             with self:
                 return func.decompose(*args, **kwargs)
@@ -146,6 +176,15 @@ class Recorder(TorchDispatchMode):
             result = as_the_kernel_lays_out(func, args, func(*args, **kwargs))
         self._record(func, known, args, kwargs, result)
         return result
+
+    def _require_no_gaps(self, func: OpOverload, tensor: torch.Tensor) -> None:
+        """Windows may have what lies between the elements of a tensor, which a copy of the tensor has not."""
+        memory = self._memory.get(tensor.untyped_storage()._cdata)
+        if memory is not None and memory.gaps:
+            raise UnsupportedError(
+                f"{func} looks between the elements of a copy that in eager PyTorch is one of a whole storage",
+                hint="call contiguous() on the tensor before its elements are replaced",
+            )
 
     # -- recording -----------------------------------------------------------------------------
 

@@ -175,11 +175,14 @@ def overload_name(op: OpOverload) -> str:
 
 
 def counts_from_storage(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether this call names, or gives, a place counted from the first byte of an operand's storage."""
+    """Whether this call names a place counted from the first byte of an operand's storage."""
     position = _place_position(op)
-    if position is None:
-        return op._schema.name == "aten::sym_storage_offset"
-    return (args[position] if position < len(args) else kwargs.get(_PLACE)) is not None
+    return position is not None and (args[position] if position < len(args) else kwargs.get(_PLACE)) is not None
+
+
+def names_window(op: OpOverload) -> bool:
+    """Whether calls name a window on an operand's storage, wherever the operand has elements."""
+    return _place_position(op) is not None
 
 
 _PLACE = "storage_offset"

@@ -40,9 +40,14 @@ def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.St
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
 
 
-def is_users(frame: FrameType) -> bool:
-    """Whether code runs that is neither PyTorch's nor the compiler's."""
-    return not frame.f_code.co_filename.startswith((_TORCH, _COMPILER, "<"))
+def is_librarys(frame: FrameType) -> bool:
+    """Whether code of PyTorch or of this compiler runs."""
+    return frame.f_code.co_filename.startswith((_TORCH, _COMPILER))
+
+
+def is_pytorchs(frame: FrameType) -> bool:
+    """Whether code of PyTorch runs."""
+    return frame.f_code.co_filename.startswith(_TORCH)
 
 
 @functools.lru_cache(maxsize=1 << 12)

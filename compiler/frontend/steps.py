@@ -56,6 +56,8 @@ class Expansion:
     """The result is a copy where eager PyTorch has a view at a place known only at run time."""
     tensors: tuple[torch.Tensor | None, ...] = ()
     """In a program with symbolic sizes: the fake tensor of each slot, for the nodes to come."""
+    placed: tuple[tuple[int, int], ...] = ()
+    """Slots that lie in a storage of their own where another one does in its storage."""
     counted: tuple[int, ...] = ()
     """Slots in whose storages the node counts from the first byte, as `as_strided` with a `storage_offset` does."""
 
@@ -70,6 +72,7 @@ class Expansion:
                 given.append(inherited)
         return (
             not self.rebound
+            and not self.placed
             and not self.counted
             and all(type(leaf) is Slot for leaf in pytree.tree_leaves(self.output))
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import fx
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -21,17 +22,21 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.layouts import SCATTERS
 from compiler.frontend.schemas import counts_from_storage
-from compiler.frontend.sources import is_users, node_source
+from compiler.frontend.sources import is_librarys, is_pytorchs, node_source
 
 _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 _PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
 _LEAVING = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What hands the elements of a tensor to another library, which a trace does not see; what comes back is a constant."""
 
-_STORAGES = (torch.Tensor.untyped_storage, torch.Tensor.storage, torch.Tensor._typed_storage)
+_STORAGES = (torch.Tensor.untyped_storage, torch.Tensor.storage)
+_PLACES = (
+    torch.Tensor.storage_offset, torch.ops.aten.sym_storage_offset, torch.ops.aten.sym_storage_offset.default,
+)  # fmt: skip
 
-_TELLING = frozenset({"__torch_function__", "handle_torch_function"})
+_TELLING = frozenset({"__torch_function__", "handle_torch_function", "_typed_storage"})
 """Functions of PyTorch between a call and the modes that are told of it."""
 
 NARROWS = (torch.narrow, torch.Tensor.narrow)
@@ -66,8 +71,8 @@ class Subscripts(TorchFunctionMode):
         self._graph = graph
         self._given = given
         self._reads: list[_Read] = []
-        self.located: list[torch.Tensor] = []
-        """Tensors of which the program asked where in their storages they begin."""
+        self.located: dict[int, torch.UntypedStorage] = {}
+        """Storages, by identity, of tensors of which the program asked where in them they begin."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Dynamo, which captures a branch, walks through here too.
@@ -88,14 +93,14 @@ class Subscripts(TorchFunctionMode):
                 f"Tensor.{func.__name__} looks at addresses, which are others in another call",
                 hint="compare addresses outside of the program",
             )
-        if func in _STORAGES and get_proxy_mode() is not None and _is_users_call(func):
+        if func in _STORAGES and self._is_asked() and not self._is_asked_by_library(func):
             raise UnsupportedError(
                 f"Tensor.{func.__name__} gives the storage itself (an UntypedStorage), whose size and address are others in "
                 "another call",
                 hint="take views: x.as_strided(...), or x.set_(y) for x.set_(y.untyped_storage(), ...)",
             )
-        if func is torch.Tensor.storage_offset and get_proxy_mode() is not None:
-            self.located.append(args[0])
+        if func in _PLACES and self._is_asked():
+            self.locate(args[0])
         subscript = self._graph is not None and func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
         if subscript and any(isinstance(k, torch.SymInt) for k in _key(args[1])):
             raise UnsupportedError(
@@ -118,6 +123,21 @@ class Subscripts(TorchFunctionMode):
             if _by_number(args[0], key):
                 return self._set(args[0], key, args[2])
         return func(*args, **(kwargs or {}))
+
+    def locate(self, tensor: torch.Tensor) -> None:
+        """Note that the program counts in the storage that a tensor has now."""
+        while is_functorch_wrapped_tensor(tensor):
+            tensor = get_unwrapped(tensor)
+        storage = tensor.untyped_storage()
+        self.located[storage._cdata] = storage
+
+    def _is_asked(self) -> bool:
+        """Whether it is the program that is told something; Dynamo asks on its own behalf."""
+        return get_proxy_mode() is not None
+
+    def _is_asked_by_library(self, func: Any) -> bool:
+        """Whether the function that this mode is told of was called by code of PyTorch or the compiler."""
+        return is_librarys(_caller(func))
 
     def _recording(self) -> bool:
         """Whether calls go into the graph itself, not into one of a branch or of a loop's body."""
@@ -144,14 +164,35 @@ class Subscripts(TorchFunctionMode):
         if start is not None and reads[-1].at(base, key):
             reads[-1].back = (start, self._last())
 
+    def _check_copies(self, nodes: Sequence[fx.Node]) -> None:
+        """Raise UnsupportedError where the program asks for a place that fake tensors have wrong: in a copy of a storage."""
+        for node in nodes:
+            if node.target in SCATTERS and not self.located.keys().isdisjoint(_storages([node])):
+                raise UnsupportedError(
+                    f"the program asks where the result of {node.target} begins in its storage",
+                    location=str(node_source(node) or ""), node=node.name,
+                    hint="that is where its first operand begins in its own: ask that one",
+                )  # fmt: skip
+
+    def check_held(self, known: Sequence[torch.Tensor]) -> None:
+        """Raise UnsupportedError where the program counts in the storage of a real tensor that is none of those `known`."""
+        real = {storage for storage, kept in self.located.items() if kept.device.type != "meta"}
+        if real - {_storage(tensor) for tensor in known}:
+            raise UnsupportedError(
+                "the program asks where a tensor that it holds by itself begins in its storage, and gives it to no operator",
+                hint="pass the tensor as an argument, or the number",
+            )
+
     # -- copies and views ------------------------------------------------------------------------
 
     def check(self, results: Sequence[torch.Tensor]) -> None:
         """Raise UnsupportedError where the program could tell a copy from the view that eager PyTorch has."""
-        if not self._reads:
-            return
         assert self._graph is not None
         nodes = list(self._graph.nodes)
+        if self.located:
+            self._check_copies(nodes)
+        if not self._reads:
+            return
         position = {node: n for n, node in enumerate(nodes)}
         uses: dict[int, list[int]] = {}
         writes: dict[int, list[int]] = {}
@@ -160,7 +201,7 @@ class Subscripts(TorchFunctionMode):
                 uses.setdefault(storage, []).append(n)
             for storage in _storages(_written(node)):
                 writes.setdefault(storage, []).append(n)
-        counted = {_storage(t) for t in self.located}
+        counted = set(self.located)
         for node in nodes:
             if isinstance(node.target, OpOverload) and counts_from_storage(node.target, node.args, node.kwargs):
                 counted |= set(_storages(node.all_input_nodes))
@@ -188,12 +229,14 @@ class Subscripts(TorchFunctionMode):
                 )  # fmt: skip
 
 
-def _is_users_call(func: Any) -> bool:
-    """Whether the function that a mode is told of was called by code that is not PyTorch's."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_name in _TELLING | {func.__name__}:
+def _caller(func: Any) -> FrameType:
+    """The frame that called the function which a mode is told of; not one that calls what it is given, as trees do."""
+    frame = sys._getframe(3)
+    while frame.f_back is not None and (
+        frame.f_code.co_name in _TELLING | {func.__name__} or frame.f_code.co_filename == pytree.__file__
+    ):
         frame = frame.f_back
-    return is_users(frame)
+    return frame
 
 
 def _key(key: Any) -> tuple[Any, ...]:
@@ -322,6 +365,12 @@ class NodeSubscripts(Subscripts):
         super().__init__(None)
         self._may_read = reads
         self.copied = False
+
+    def _is_asked(self) -> bool:
+        return True
+
+    def _is_asked_by_library(self, func: Any) -> bool:
+        return is_pytorchs(_caller(func))
 
     def _recording(self) -> bool:
         return self._may_read
