@@ -25,7 +25,7 @@ from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
 from compiler.compilation import compile_program
-from compiler.errors import CompileError, UnsupportedError
+from compiler.errors import CompileError, GuardError, UnsupportedError
 from compiler.integrations.numbers import Numbers, exact
 from compiler.runtime.executable import Executable
 
@@ -45,12 +45,16 @@ class Dispatcher:
 
     def __init__(self, gm: fx.GraphModule, limit: int = 64, **options: Any) -> None:
         self.gm, self.limit, self.options = gm, limit, options
-        self.executables: dict[Hashable, Executable] = {}
+        self.executables: dict[tuple[Hashable, tuple[int, ...]], Executable] = {}
         self._numbers = Numbers(gm)
         self._by_value = False
         again = _has_modes(gm) or self._numbers.computed
         self._program: Callable[..., Any] = _in_one_go(self._numbers.graph) if again else self._numbers.graph
         self._random = False
+        self._counted: frozenset[int] = frozenset()
+        """Arguments in whose storages the graph counts from the first byte: another place is another executable."""
+        self.fixed = False
+        """Numbers in the graph were made from where arguments lay when it was traced: it has no other places."""
         self._detached = _detached(gm)
 
     def __call__(self, *args: Any) -> Any:
@@ -63,16 +67,29 @@ class Dispatcher:
 
     def executable(self, args: Sequence[Any]) -> Executable:
         """The executable for arguments like these, compiled when there is none yet."""
-        key = assumptions(self._arguments(args))
+        places = self._places(args)
+        if self.fixed and self.executables and places not in {place for _, place in self.executables}:
+            raise GuardError(
+                f"an argument of a graph that records a gradient begins at another element of its storage than at compile time ({places}), "
+                "and the graph counts from the first byte of that storage",
+                hint="leave out the storage_offset of as_strided, which then counts from the tensor",
+            )
+        key = assumptions(self._arguments(args)), places
         found = self.executables.get(key)
         if found is None:
             if len(self.executables) >= self.limit:
                 del self.executables[next(iter(self.executables))]  # the oldest
             with torch.no_grad():
                 found = self._compiled(args)
-            self.executables[assumptions(self._arguments(args))] = found
+            leaves = enumerate(found.signature.in_leaves)
+            self._counted |= {n for n, leaf in leaves if leaf.is_tensor and leaf.index in dict(found.signature.offsets)}
+            self.executables[assumptions(self._arguments(args)), self._places(args)] = found
             self._random |= any(binding.kind == "generator" for binding in found.signature.bindings)
         return found
+
+    def _places(self, args: Sequence[Any]) -> tuple[int, ...]:
+        given = self._arguments(args)
+        return tuple(given[n].storage_offset() for n in sorted(self._counted))
 
     def _arguments(self, args: Sequence[Any]) -> Sequence[Any]:
         """What the executables are called with."""
@@ -226,7 +243,9 @@ def _differentiable(
     """Forward and backward as two graphs, each with its dispatcher."""
 
     def compile_part(part: fx.GraphModule, _example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(make(part))
+        made = make(part)
+        made.fixed = True
+        return make_boxed_func(made)
 
     backend = aot_autograd(fw_compiler=compile_part, bw_compiler=compile_part, keep_inference_input_mutations=True)
     return backend(gm, example_inputs)

@@ -84,7 +84,7 @@ def _bases(windows: Sequence[_Argument], examples: Sequence[torch.Tensor | None]
     bases: dict[int, int] = {}
     for (root, element, window, _, _), example in zip(windows, examples, strict=True):
         dtype = DTYPES[element]
-        if example is not None and example.dtype == dtype and example.numel():
+        if example is not None and example.dtype == dtype:
             base = (int(example.storage_offset()) - window.offset) * dtype.itemsize
             if 0 < base <= _MOST_IN_FRONT:
                 bases[root] = base
