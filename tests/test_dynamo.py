@@ -14,7 +14,7 @@ import torch
 from dynamo_programs import disagreements, shares_memory
 
 import compiler
-from compiler.errors import UnsupportedError
+from compiler.errors import GuardError, UnsupportedError
 from compiler.integrations import dynamo
 from compiler.integrations.dynamo import Dispatcher, fx2hlo
 
@@ -70,6 +70,29 @@ def test_arguments_that_come_to_overlap_get_an_executable_of_their_own(dispatche
     same = torch.zeros(3)
     assert run(same, same).tolist() == [2, 2, 2]
     assert sum(len(d.executables) for d in dispatchers) == 3
+
+
+def test_a_graph_that_counts_in_a_storage_has_an_executable_for_each_place(dispatchers) -> None:
+    def count(x, y):
+        return x.as_strided((2,), (1,), 3) * y
+
+    run = torch.compile(count, backend=fx2hlo, dynamic=False)
+    for x, y in ((2, 1), (3, 1), (0, 1), (2, 5), (3, 5)):  # where y lies is all the same
+        base = torch.arange(12.0)
+        assert (
+            run(base[x : x + 6], base[y : y + 2].clone()).tolist() == count(base[x : x + 6], base[y : y + 2]).tolist()
+        )
+    assert sum(len(d.executables) for d in dispatchers) == 3
+
+
+def test_a_graph_with_a_gradient_that_counts_in_a_storage_keeps_its_place(dispatchers) -> None:
+    run = torch.compile(lambda x: (x.as_strided((2,), (1,), 3) ** 2).sum(), backend=fx2hlo, dynamic=False)
+    for _ in range(2):
+        base = torch.arange(12.0, requires_grad=True)
+        run(base[2:8]).backward()
+        assert base.grad is not None and base.grad.tolist() == [0, 0, 0, 6, 8, 0, 0, 0, 0, 0, 0, 0]
+    with pytest.raises(GuardError, match="begins at another element of its storage"):
+        run(torch.arange(12.0, requires_grad=True)[3:9])
 
 
 def test_symbolic_sizes_are_numbers_at_each_call(dispatchers) -> None:

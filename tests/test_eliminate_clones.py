@@ -297,6 +297,38 @@ def fill(source: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
+    ("program", "left"),
+    [
+        (lambda c: A.as_strided_scatter(c, torch.zeros(2), [2], [1], 1), 1),
+        (lambda c: A.as_strided(A.select_scatter(c, torch.zeros(()), 0, 1), [2], [1], 1) * 2, 1),
+        (lambda c: A.as_strided(A.slice_scatter(A.select_scatter(c, torch.zeros(()), 0, 1), torch.ones(1), 0, 0, 1), [2], [1], 1) * 2, 1),
+        (lambda c: A.select_scatter(c, torch.zeros(()), 0, 1) * 2, 0),
+        (lambda c: A.as_strided_scatter(c, torch.zeros(2), [2], [1]) * 2, 0),
+    ],
+)  # fmt: skip
+def test_a_copy_in_whose_storage_the_program_counts_stays(program, left):
+    """Its source begins elsewhere in its own storage."""
+
+    def whole(x: torch.Tensor) -> torch.Tensor:
+        return program((x * 2)[1:].clone())
+
+    graph = make_fx(whole)(torch.arange(6.0))
+    eliminate_clones(graph)
+    assert sum(node.target is A.clone.default for node in graph.graph.nodes) == left
+    torch.testing.assert_close(graph(torch.arange(6.0)), whole(torch.arange(6.0)), rtol=0, atol=0)
+
+
+def test_a_copy_that_is_asked_where_it_begins_stays():
+    def whole(x: torch.Tensor) -> torch.Tensor:
+        copy = (x * 2)[1:].clone()
+        return copy * (copy.storage_offset() + 1)
+
+    graph = torch.fx.symbolic_trace(whole)
+    eliminate_clones(graph, (torch.arange(6.0),))
+    torch.testing.assert_close(graph(torch.arange(6.0)), whole(torch.arange(6.0)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
     "source",
     [rows, donated_rows, lambda x: (x * 2).as_strided((3, 4), (1, 1)), lambda x: (x * 2).unfold(0, 3, 1)],
     ids=["rows", "donated", "as_strided", "unfold"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 
 import custom_ops
@@ -10,6 +11,8 @@ import torch
 from fx_graphs import BY_ID
 from fx_oracle import CLONE, FxCase, Hand, capture, check_rewrite, leftover_inplace, scaling_graph
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
 from compiler.errors import UnsupportedError
 from compiler.integrations import vllm_neuron as neuron
@@ -360,3 +363,11 @@ def test_graphs_as_torch_compile_hands_them_to_a_backend() -> None:
         torch.testing.assert_close(mine, theirs, msg=name)
     (found,) = tables
     assert len(found["io_map"]) == 2
+
+
+def test_a_graph_that_counts_in_the_storage_of_an_input_needs_the_input_at_its_begin() -> None:
+    graph = make_fx(lambda x: x.as_strided([2], [1], 3) * 2)(torch.arange(12.0))
+    served, _ = neuron.run_passes(copy.deepcopy(graph), example_inputs=[torch.arange(12.0)])
+    assert pytree.tree_leaves(served(torch.arange(12.0)))[0].tolist() == [6, 8]
+    with pytest.raises(RuntimeError, match="begins at element 2 of it"):
+        neuron.run_passes(graph, example_inputs=[torch.arange(12.0)[2:]])

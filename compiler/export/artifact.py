@@ -189,7 +189,9 @@ def _write_state(
         if file not in files:
             whole = torch.empty(0, dtype=torch.uint8).set_(storage, start, (end - start,), (1,))
             files[file] = _put(directory / file, whole.numpy().data)
-        offset = int(tensor.storage_offset()) - start // tensor.dtype.itemsize if tensor.numel() or name in counted else 0
+        offset = (
+            int(tensor.storage_offset()) - start // tensor.dtype.itemsize if tensor.numel() or name in counted else 0
+        )
         window = Window(tuple(tensor.shape), tensor.stride(), offset)
         lazy = ",".join(bit for bit, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
         entries.append({"name": name, "file": file, "lazy": lazy, **window_to_json(ELEMENTS[tensor.dtype], window)})

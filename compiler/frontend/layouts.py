@@ -48,9 +48,7 @@ def _as_strided_copy(op: OpOverload, x: torch.Tensor) -> _Form:
 
 def copies_storage(op: OpOverload, args: Sequence[Any]) -> bool:
     """Whether the result of `op(*args)` lies in a copy of its first operand's storage, at the place where that one does."""
-    return op in SCATTERS and not any(
-        n > 1 and s == 0 for n, s in zip(args[0].shape, args[0].stride(), strict=True)
-    )
+    return op in SCATTERS and not any(n > 1 and s == 0 for n, s in zip(args[0].shape, args[0].stride(), strict=True))
 
 
 def _as_strided_scatter(op: OpOverload, x: torch.Tensor) -> _Form:

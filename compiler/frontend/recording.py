@@ -104,7 +104,12 @@ class Recorder(TorchDispatchMode):
         rebound = tuple((i, self._slot[id(fake)]) for i, fake in enumerate(self._operands) if self._slot[id(fake)] != i)
         output = self._structure(out)
         return Expansion(
-            tuple(self.steps), output, rebound, self.subscripts.copied, placed=tuple(self._placed), counted=self._counted()
+            tuple(self.steps),
+            output,
+            rebound,
+            self.subscripts.copied,
+            placed=tuple(self._placed),
+            counted=self._counted(),
         )
 
     def _counted(self) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ _PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
 _LEAVING = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What hands the elements of a tensor to another library, which a trace does not see; what comes back is a constant."""
 
+_MEMORY = (torch.Tensor.data_ptr, torch.Tensor.is_set_to, torch.Tensor.is_shared)
 _STORAGES = (torch.Tensor.untyped_storage, torch.Tensor.storage)
 _PLACES = (
     torch.Tensor.storage_offset, torch.ops.aten.sym_storage_offset, torch.ops.aten.sym_storage_offset.default,
@@ -88,9 +89,9 @@ class Subscripts(TorchFunctionMode):
                 f"Tensor.{func.__name__} takes the elements of a tensor out of the program",
                 hint="keep it a tensor, or pass the array in as one",
             )
-        if func in (torch.Tensor.data_ptr, torch.Tensor.is_set_to):
+        if func in _MEMORY:
             raise UnsupportedError(
-                f"Tensor.{func.__name__} looks at addresses, which are others in another call",
+                f"Tensor.{func.__name__} looks at addresses and kinds of memory, which are others in another call",
                 hint="compare addresses outside of the program",
             )
         if func in _STORAGES and self._is_asked() and not self._is_asked_by_library(func):
@@ -165,13 +166,15 @@ class Subscripts(TorchFunctionMode):
             reads[-1].back = (start, self._last())
 
     def _check_copies(self, nodes: Sequence[fx.Node]) -> None:
-        """Raise UnsupportedError where the program asks for a place that fake tensors have wrong: in a copy of a storage."""
+        """Raise UnsupportedError where the program asks for a place that a trace has wrong: in a copy of a storage, or in what
+        a branch or loop gives."""
         for node in nodes:
-            if node.target in SCATTERS and not self.located.keys().isdisjoint(_storages([node])):
+            wrong = node.target in SCATTERS or isinstance(node.target, HigherOrderOperator)
+            if wrong and not self.located.keys().isdisjoint(_storages([node])):
                 raise UnsupportedError(
-                    f"the program asks where the result of {node.target} begins in its storage",
+                    f"the program asks where a result of {node.target} begins in its storage",
                     location=str(node_source(node) or ""), node=node.name,
-                    hint="that is where its first operand begins in its own: ask that one",
+                    hint="ask its operands, or clone() the result: a clone begins its storage",
                 )  # fmt: skip
 
     def check_held(self, known: Sequence[torch.Tensor]) -> None:

@@ -248,6 +248,8 @@ def _objection(op: HandleCall, source: SSAValue, result: SSAValue, imported: Imp
             return "it is not all that its node returns"
     if any(_input(imported.node_of[op], value, imported) is None for value in op.args):
         return "what it copies is no operand of its node"
+    if _root(imported.env[imported.node_of[maker]]) in imported.counted:  # type: ignore[index]
+        return "the program counts from the first byte of its storage"
     node = imported.node_of[op]
     for part in (node, *node.all_input_nodes):
         handle = imported.env[part]

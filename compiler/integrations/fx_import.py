@@ -22,7 +22,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from compiler.analysis.alias import argument_attributes, main_function
-from compiler.analysis.layout_conflicts import ANY_LAYOUT
+from compiler.analysis.layout_conflicts import ANY_LAYOUT, POSITIONED
 from compiler.errors import CompileError
 from compiler.frontend.capture import Captured, Input
 from compiler.frontend.expansion import Expansion
@@ -45,6 +45,7 @@ class Imported:
     Attributes:
         node_of: the node of each op. ops_of: the ops of each node. env: what each node evaluates to.
         reshaped: tensors whose shape, strides or storage a node changes in place, each with the last such node.
+        counted: memories in which nodes count from the first byte of the storage, and no op shows it.
     """
 
     function: FuncOp
@@ -52,6 +53,7 @@ class Imported:
     ops_of: dict[fx.Node, list[Operation]]
     env: dict[fx.Node, Any]
     reshaped: dict[Handle, fx.Node]
+    counted: frozenset[Root]
 
 
 def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, donated: Iterable[str]) -> Imported:
@@ -80,7 +82,7 @@ def import_host_graph(graph: fx.Graph, example_inputs: Sequence[Any] | None, don
             attributes[DONATED] = UnitAttr()
         given_up.append(DictionaryAttr(attributes))
     function.arg_attrs = ArrayAttr(given_up)
-    return Imported(function, importer.node_of, importer.ops_of, importer.env, importer.reshaped)
+    return Imported(function, importer.node_of, importer.ops_of, importer.env, importer.reshaped, importer.counted())
 
 
 def _takes_any_layout(op: HandleCall, node: fx.Node) -> bool:
@@ -157,6 +159,8 @@ class _HostImporter(Importer):
         self.ops_of: dict[fx.Node, list[Operation]] = {}
         self.env: dict[fx.Node, Any] = {}
         self.reshaped: dict[Handle, fx.Node] = {}
+        self._counted: set[Root] = set()
+        self._placed: list[tuple[Root, Root]] = []
         self._current: fx.Node | None = None
         self._graph = captured.graph.graph
         self.expander.copies = False  # what is a view must stay one: the graph is not rewritten from this import
@@ -188,7 +192,21 @@ class _HostImporter(Importer):
 
     def _emit(self, expansion: Expansion, operands: list[Handle]) -> Any:
         self._reshape(operands[number] for number, _ in expansion.rebound)
-        return super()._emit(expansion, operands)
+        roots = [handle.root for handle in operands]
+        value = super()._emit(expansion, operands)
+        targets = {step.properties["target"].data for step in expansion.steps if "target" in step.properties}  # type: ignore[attr-defined]
+        if not targets or not targets <= POSITIONED:
+            self._counted.update(roots[slot] for slot in expansion.counted if slot < len(roots))
+        if isinstance(value, Handle):
+            self._placed += [(value.root, roots[operand]) for _, operand in expansion.placed if operand < len(roots)]
+        return value
+
+    def counted(self) -> frozenset[Root]:
+        """Memories that a node counts in, or in a copy of their storage, and no op on them shows it."""
+        for copy, root in reversed(self._placed):
+            if copy.counted:
+                self._counted.add(root)
+        return frozenset(self._counted)
 
     def _reshape(self, handles: Iterable[Handle]) -> None:
         assert self._current is not None, "constants are no operands of a node"

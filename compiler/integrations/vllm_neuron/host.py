@@ -105,17 +105,30 @@ def import_host(
             made of them draws from PyTorch's generator wherever it is replayed.
 
     Raises:
-        UnsupportedError: a node cannot be expressed, or an input changes its sizes or storage.
+        UnsupportedError: a node cannot be expressed, an input changes its sizes or storage, or the graph counts places in the
+            storage of an input that does not begin with it.
     """
     captured = captured_graph(gm, gm.graph, example_inputs)
     importer = _NeuronImporter(captured, kernels, draws)
     program = importer.program()
+    _refuse_places(program)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     by_name = {node.name: node for node in placeholders}
     inputs = [by_name[a.name] if a.kind == "input" else None for a in program.arguments]
     nothing = next(node for node in reversed(gm.graph.nodes) if node.op == "output").args[0] is None
     outputs = () if nothing else program.out_leaves
     return HostProgram(gm, program, placeholders, inputs, importer.env, outputs, kernels)
+
+
+def _refuse_places(program: Program) -> None:
+    """A host checks no places: what counts from the first byte of a storage must count from the input."""
+    for number, offset in program.offsets.items():
+        if offset and program.arguments[number].kind == "input":
+            raise UnsupportedError(
+                f"the graph counts from the first byte of the storage of {program.arguments[number].name}, which begins at "
+                f"element {offset} of it, and may begin elsewhere at another call",
+                hint="leave out the storage_offset of as_strided, which then counts from the tensor",
+            )
 
 
 class _NeuronImporter(Importer):
