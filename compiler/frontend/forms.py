@@ -102,8 +102,8 @@ def last_element(sizes: Sequence[int], strides: Sequence[int], offset: int) -> i
 
 
 def has_gaps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether there may be memory between the elements of a window."""
-    return last_element(sizes, strides, 0) + 1 != math.prod(sizes)
+    """Whether there is memory between the elements of a window, as far as its sizes are known."""
+    return DYNAMIC not in (*sizes, *strides) and last_element(sizes, strides, 0) + 1 != math.prod(sizes)
 
 
 class Root:

@@ -13,6 +13,7 @@ import torch
 from torch._ops import OpOverload
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.forms import number
 
 _Form = Callable[..., Any]
 _aten = torch.ops.aten
@@ -48,7 +49,10 @@ def _as_strided_copy(op: OpOverload, x: torch.Tensor) -> _Form:
 
 def copies_storage(op: OpOverload, args: Sequence[Any]) -> bool:
     """Whether the result of `op(*args)` lies in a copy of its first operand's storage, at the place where that one does."""
-    return op in SCATTERS and not any(n > 1 and s == 0 for n, s in zip(args[0].shape, args[0].stride(), strict=True))
+    if op not in SCATTERS:
+        return False
+    window = zip(map(number, args[0].shape), map(number, args[0].stride()), strict=True)
+    return not any(size != 1 and stride == 0 for size, stride in window)
 
 
 def _as_strided_scatter(op: OpOverload, x: torch.Tensor) -> _Form:

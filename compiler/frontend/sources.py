@@ -40,12 +40,12 @@ def keep_user_frames(user_stack_summary: traceback.StackSummary) -> traceback.St
     return traceback.StackSummary.from_list([f for f in inside if not f.filename.startswith((_TORCH, "<"))])
 
 
-def is_librarys(frame: FrameType) -> bool:
+def in_library(frame: FrameType) -> bool:
     """Whether code of PyTorch or of this compiler runs."""
     return frame.f_code.co_filename.startswith((_TORCH, _COMPILER))
 
 
-def is_pytorchs(frame: FrameType) -> bool:
+def in_pytorch(frame: FrameType) -> bool:
     """Whether code of PyTorch runs."""
     return frame.f_code.co_filename.startswith(_TORCH)
 

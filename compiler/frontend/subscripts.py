@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from compiler.errors import UnsupportedError
 from compiler.frontend.layouts import SCATTERS
 from compiler.frontend.schemas import counts_from_storage
-from compiler.frontend.sources import is_librarys, is_pytorchs, node_source
+from compiler.frontend.sources import in_library, in_pytorch, node_source
 
 _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 _PYTHON_KERNELS = (torch.Tensor.apply_, torch.Tensor.map_, torch.Tensor.map2_)
@@ -138,7 +138,7 @@ class Subscripts(TorchFunctionMode):
 
     def _is_asked_by_library(self, func: Any) -> bool:
         """Whether the function that this mode is told of was called by code of PyTorch or the compiler."""
-        return is_librarys(_caller(func))
+        return in_library(_caller(func))
 
     def _recording(self) -> bool:
         """Whether calls go into the graph itself, not into one of a branch or of a loop's body."""
@@ -373,7 +373,7 @@ class NodeSubscripts(Subscripts):
         return True
 
     def _is_asked_by_library(self, func: Any) -> bool:
-        return is_pytorchs(_caller(func))
+        return in_pytorch(_caller(func))
 
     def _recording(self) -> bool:
         return self._may_read
