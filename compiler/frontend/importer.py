@@ -37,7 +37,7 @@ from compiler.frontend.constants import SMALL, constant_data
 from compiler.frontend.control import IMPORTS
 from compiler.frontend.expansion import Expander
 from compiler.frontend.forms import Forms, Handle, Root, is_symbolic
-from compiler.frontend.inputs import Captured, Input, unique
+from compiler.frontend.inputs import COUNTED, Captured, Input, unique
 from compiler.frontend.kernels import READERS, KernelReader, expand_kernel, read_kernel
 from compiler.frontend.logs import quiet_torch
 from compiler.frontend.named import named, named_tensors, state_names
@@ -297,7 +297,11 @@ class Importer:
             if target is operator.getitem and not isinstance(args[0], Handle):
                 return args[0][args[1]]
             if isinstance(target, HigherOrderOperator):
-                return self._higher_order(target, args, kwargs)
+                value = self._higher_order(target, args, kwargs)
+                if COUNTED in node.meta:
+                    for handle in pytree.tree_leaves(value, is_leaf=lambda x: isinstance(x, Handle)):
+                        handle.root.count()
+                return value
             name = getattr(target, "__name__", "")
             if name in _NO_EFFECT or getattr(target, "namespace", "") == "profiler":
                 return None

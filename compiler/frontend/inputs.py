@@ -11,6 +11,9 @@ from torch.utils._pytree import TreeSpec
 
 from compiler.program import Assumptions, Leaf
 
+COUNTED = "counted"
+"""Mark in the metadata of a branch or loop: the call asked where in their storages its results begin."""
+
 
 @dataclass(eq=False)
 class Input:

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from compiler.errors import UnsupportedError
+from compiler.frontend.inputs import COUNTED
 from compiler.frontend.layouts import SCATTERS
 from compiler.frontend.schemas import counts_from_storage
 from compiler.frontend.sources import in_library, in_pytorch, node_source
@@ -166,15 +167,18 @@ class Subscripts(TorchFunctionMode):
             reads[-1].back = (start, self._last())
 
     def _check_copies(self, nodes: Sequence[fx.Node]) -> None:
-        """Raise UnsupportedError where the program asks for a place that a trace has wrong: in a copy of a storage, or in what
-        a branch or loop gives."""
+        """Raise UnsupportedError where the program asks for a place that a trace has wrong, in a copy of a storage. Note where
+        it asks for one that a trace may have wrong, in what a branch or loop gives: import knows."""
         for node in nodes:
-            wrong = node.target in SCATTERS or isinstance(node.target, HigherOrderOperator)
-            if wrong and not self.located.keys().isdisjoint(_storages([node])):
+            if self.located.keys().isdisjoint(_storages([node])):
+                continue
+            if isinstance(node.target, HigherOrderOperator):
+                node.meta[COUNTED] = True
+            if node.target in SCATTERS:
                 raise UnsupportedError(
                     f"the program asks where a result of {node.target} begins in its storage",
                     location=str(node_source(node) or ""), node=node.name,
-                    hint="ask its operands, or clone() the result: a clone begins its storage",
+                    hint="that is where its first operand begins in its own: ask that one",
                 )  # fmt: skip
 
     def check_held(self, known: Sequence[torch.Tensor]) -> None:
