@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import fx
 from torch._higher_order_ops import scan, while_loop
+from torch.utils import _pytree as pytree
 
 from compiler import compile as compile_program
 from compiler import load
@@ -23,8 +25,8 @@ def window(start: int) -> torch.Tensor:
 
 def asked_and_set(x: torch.Tensor) -> torch.Tensor:
     view = x[1:]
-    start = view.storage_offset()
-    view.set_(torch.zeros(2))
+    start = int(view.storage_offset())
+    torch.Tensor.set_(view, torch.zeros(2))  # type: ignore[arg-type]
     return x * start
 
 
@@ -74,6 +76,12 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
     return while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, c * 2), (torch.tensor(0), x))[1]
 
 
+def set_data(x: torch.Tensor) -> torch.Tensor:
+    view = x[1:]
+    view.data = x[:-1]
+    return view + x[1:]
+
+
 FREE: dict[str, Function] = {
     "from the tensor": lambda x: x.as_strided([2], [1]) * 2,
     "of what the program made": lambda x: (x * 2).as_strided([2], [1], 3),
@@ -81,6 +89,7 @@ FREE: dict[str, Function] = {
     "a copy of a copy": lambda x: copy_of_a_copy(x) * 2,
     "under vmap": lambda x: torch.vmap(lambda row: row.as_strided([1], [1]) * 2)(x.view(3, 2)),
     "a gradient": lambda x: torch.func.grad(lambda y: (y.as_strided([2], [1]) ** 2 * y[2:4]).sum())(x),
+    "data": set_data,
     "what a loop gives": lambda x: x * doubled(x * 1).storage_offset() + doubled(x * 1).as_strided([1], [1], 2),
     "views": lambda x: x[1:].unfold(0, 2, 1).diagonal() * x.view(2, 3).t()[1:, 1:].diagonal().expand(2),
     "of a branch": lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + 1, (x * 1,)).as_strided([1], [1], 2),
@@ -104,18 +113,18 @@ GRAPHS: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_graph_that_is_given(name: str) -> None:
-    executable = compile_program(torch.fx.symbolic_trace(GRAPHS[name]), (window(2),))
+    executable = compile_program(fx.symbolic_trace(GRAPHS[name]), (window(2),))
     torch.testing.assert_close(executable(window(2)), GRAPHS[name](window(2)), rtol=0, atol=0)
     with pytest.raises(GuardError, match="begins at element 3 of its storage"):
         executable(window(3))
 
 
 def test_a_node_that_asks() -> None:
-    graph = torch.fx.Graph()
+    graph = fx.Graph()
     x = graph.placeholder("x")
     start = graph.call_function(torch.ops.aten.sym_storage_offset.default, (x,))
     graph.output(graph.call_method("mul", (x, start)))
-    executable = compile_program(torch.fx.GraphModule(torch.nn.Module(), graph), (window(2),))
+    executable = compile_program(fx.GraphModule(torch.nn.Module(), graph), (window(2),))
     torch.testing.assert_close(executable(window(2)), window(2) * 2, rtol=0, atol=0)
     with pytest.raises(GuardError, match="begins at element 3 of its storage"):
         executable(window(3))
@@ -123,11 +132,11 @@ def test_a_node_that_asks() -> None:
 
 @pytest.mark.parametrize("name", ["untyped_storage", "storage", "is_set_to", "is_shared"])
 def test_a_graph_that_asks_for_a_storage_is_refused(name: str) -> None:
-    graph = torch.fx.Graph()
+    graph = fx.Graph()
     x = graph.placeholder("x")
     graph.output((x, graph.call_method(name, (x, x) if name == "is_set_to" else (x,))))
     with pytest.raises(UnsupportedError, match="in another call"):
-        compile_program(torch.fx.GraphModule(torch.nn.Module(), graph), (window(2),))
+        compile_program(fx.GraphModule(torch.nn.Module(), graph), (window(2),))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +184,7 @@ def test_an_empty_buffer_has_a_place(tmp_path: Path) -> None:
             self.register_buffer("none", empty(4))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * self.none.storage_offset()
+            return x * int(self.get_buffer("none").storage_offset())
 
     compile_program(Module(), (torch.ones(2),), validate=True).save(tmp_path / "a")
     for call in (load(tmp_path / "a"), Replay(tmp_path / "a")):
@@ -214,7 +223,7 @@ class Rebinding(torch.nn.Module):
         self.register_buffer("state", torch.arange(40.0)[start : start + 6])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        read = self.state.as_strided([2], [1], 21) * x
+        read = self.get_buffer("state").as_strided([2], [1], 21) * x
         self.state = self.state * 2
         return read
 
@@ -278,7 +287,7 @@ def test_a_view_at_a_place_from_data_is_refused(function: Function) -> None:
         lambda x: x * x.storage().size(),
         lambda x: x * x.is_set_to(x),
         lambda x: x * x.is_shared(),
-        lambda x: x * torch.utils._pytree.tree_map(torch.Tensor.untyped_storage, [x])[0].nbytes(),
+        lambda x: x * pytree.tree_map(torch.Tensor.untyped_storage, [x])[0].nbytes(),
         eval(compile("lambda x: x * x.untyped_storage().nbytes()", "<stdin>", "eval")),
     ],
 )

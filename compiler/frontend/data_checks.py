@@ -158,10 +158,11 @@ def set_data(target: Tensor, value: Tensor) -> None:
         raise UnsupportedError(
             f"`.data = ` makes a tensor of {target.dtype} one of {value.dtype}", hint="use another variable for it"
         )
-    places = [
-        (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.is_conj(), t.is_neg())
-        for t in (target, value)
-    ]
+    with torch._C.DisableTorchFunction():  # it is not the program that asks
+        places = [
+            (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.is_conj(), t.is_neg())
+            for t in (target, value)
+        ]
     if places[0] != places[1]:
         target.set_(value.detach())  # pyright: ignore[reportArgumentType]
 
