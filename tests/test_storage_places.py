@@ -130,6 +130,18 @@ def test_a_node_that_asks() -> None:
         executable(window(3))
 
 
+def test_what_an_operator_looks_at_is_not_asked_by_the_graph() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    data = graph.call_function(
+        torch._C._autograd._get_data_attr, (x,)
+    )  # what Dynamo makes of x.data; no mode is told of it
+    graph.output(graph.call_method("mul", (data, 2)))
+    executable = compile_program(fx.GraphModule(torch.nn.Module(), graph), (window(2),))
+    for start in (2, 3, 0):
+        torch.testing.assert_close(executable(window(start)), window(start) * 2, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["untyped_storage", "storage", "is_set_to", "is_shared"])
 def test_a_graph_that_asks_for_a_storage_is_refused(name: str) -> None:
     graph = fx.Graph()

@@ -65,7 +65,8 @@ class Lifting:
                 raise UnsupportedError(
                     f"{func} changes the shape of a tensor that the program holds", hint="use a view of it"
                 )
-            return dispatch(func, types, *pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs or {})))
+            with torch._C.DisableTorchFunction():  # below an operator it is not the program that asks
+                return dispatch(func, types, *pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs or {})))
 
         self._proxies.__torch_dispatch__ = MethodType(lifted, self._proxies)
         return self

@@ -126,7 +126,8 @@ class Recorder(TorchDispatchMode):
             raise UnsupportedError(
                 f"{func} is no operator overload", hint="use ATen operators or registered custom ones"
             )
-        result = self._dispatched(func, args, kwargs)
+        with torch._C.DisableTorchFunction():  # below an operator it is not the program that asks
+            result = self._dispatched(func, args, kwargs)
         if copies_storage(func, args) and id(args[0]) in self._slot:
             slot = self._slot[id(result)]
             form = self._form[slot]
