@@ -19,6 +19,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from compiler.lowering.origins import computed_from_constants
 from compiler.lowering.signed_zeros import is_constant_zero
+from compiler.lowering.truncation import truncate
 
 F8_MAX = 448.0
 """The largest number of f8E4M3FN, which has no infinity."""
@@ -191,6 +192,8 @@ class Builder:
             return self.compare("NE", value, self.splat(0, source, self.shape(value)))
         if element == "f8E4M3FN" and source != "i1":
             value = self._saturated(value)
+        if source.startswith(("f", "bf")) and element.startswith(("i", "ui")) and self.target == "xla":
+            return truncate(self, value, element)
         converted = hlo.convert(self.tensor(element, self.shape(value)), value)
         if source == "i1" and element[0] in "fbc" and self.target == "xla":
             # XLA takes a product with what it knows to be a mask for a choice, which keeps NaN and infinities from 0 * x.

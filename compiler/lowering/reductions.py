@@ -146,10 +146,10 @@ def total(b: Builder, call: Call) -> ir.Value:
 
 @lowering("aten.nansum.default")
 def nansum(b: Builder, call: Call) -> ir.Value:
-    x = _accumulated(b, call)
+    x = call.args[0]
     if kind(b, x) == 2:
         x = hlo.select(is_nan(b, x), like(b, 0, x), x)
-    return _shaped(b, call, add_up(b, x, _dims(b, call)))
+    return _shaped(b, call, add_up(b, b.convert(x, wide(call.types[0][0])), _dims(b, call)))
 
 
 @lowering("aten.mean.default", "aten.mean.dim")

@@ -172,11 +172,6 @@ def _has_nan(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.bfloat16, torch.float16) and bool(tensor.isnan().any())
 
 
-def _is_positive(tensor: torch.Tensor) -> bool:
-    real = torch.view_as_real(tensor.resolve_conj().resolve_neg()) if tensor.dtype.is_complex else tensor
-    return bool((real.to(torch.float64) >= 0).all())
-
-
 def is_boolean(tensor: torch.Tensor) -> bool:
     """Whether every byte is 0 or 1: another byte in a bool tensor has no defined meaning."""
     return tensor.dtype is not torch.bool or not tensor.numel() or bool((tensor.view(torch.uint8) <= 1).all())
@@ -245,10 +240,10 @@ class Judge(TorchDispatchMode):
         if not floats:
             return func(*args, **kwargs)
         name = func._schema.name.split("::")[1]
-        if name in ("scatter", "scatter_") and any(map(_has_nan, operands)):
+        if name in ("gather", "scatter", "scatter_") and any(map(_has_nan, operands)):
             raise Unfit(
                 "value",
-                "a NaN of 16 bits in a scatter: eager's kernel rewrites those it does not touch, and their payload is lost",
+                "a NaN of 16 bits in a gather or scatter: eager's kernel rewrites them, touched or not, and their payload is lost",
             )
         same = len({t.dtype for t in _moved(name, operands)} | ({dtype} if dtype is not None else set())) == 1
         accumulate = "index_put" in name and (kwargs.get("accumulate") or (len(args) > 3 and args[3]))
@@ -269,9 +264,6 @@ class Judge(TorchDispatchMode):
             raise Unfit(
                 "value", "a complex negation: eager's vector kernel computes 0 - x, which has another sign of zero"
             )
-        unsigned = {t.dtype for t in operands} | {dtype, *(a for a in args if isinstance(a, torch.dtype))}
-        if torch.uint8 in unsigned and not all(_is_positive(t) for t in looked_at if t.dtype in _LIMITS):
-            raise Unfit("value", "a negative number as an unsigned integer")
         if torch.Tag.pointwise not in func.tags and name not in MOVES:
             self._bounded(func, args, kwargs, limit)
         result = func(*args, **kwargs)

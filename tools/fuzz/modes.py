@@ -32,6 +32,10 @@ CALLS = ((0, False), (1, False), (1, True))
 """(world, misaligned) of the calls of one prepared program: a second call with other values shows what the first left
 behind, a third has arguments that do not start on a 64 byte boundary."""
 
+Change = Literal["separate", "join"]
+_CHANGES: tuple[Change, ...] = ("separate", "join")
+"""Further calls, with arguments that share other memory than the program was compiled with."""
+
 
 class Mode(Protocol):
     """One way to judge a program."""
@@ -101,7 +105,11 @@ class Beside:
                 return [f"call {number + 1}: {found[0]}", *found[1:]]
         if not mine.guarded:
             return []
-        return self._differences_otherwise(eager, mine, "separate") or self._differences_otherwise(eager, mine, "join")
+        for change in _CHANGES:
+            found, refused = self._differences_otherwise(eager, mine, change)
+            if found or (refused and eager.program.held):  # then eager's module has changed, and the other not
+                return found
+        return []
 
     def _compared(self, right: Observation, got: Observation, mine: Instance, judged: bool = False) -> list[str]:
         """`judged`: eager ran under a dispatch mode, where a write of a list of tensors raises no version counter."""
@@ -113,24 +121,25 @@ class Beside:
             may_bump=judged or program.has_regions or program.has_own_versions,
         )
 
-    def _differences_otherwise(self, eager: Instance, mine: Instance, change: Literal["separate", "join"]) -> list[str]:
-        """What differs in a call whose arguments share other memory than when the program was compiled: right or refused."""
+    def _differences_otherwise(self, eager: Instance, mine: Instance, change: Change) -> tuple[list[str], bool]:
+        """What differs in a call whose arguments share other memory than when the program was compiled, and whether one of the
+        two refused it."""
         form = eager.form()
         for instance in (eager, mine):
             instance.separate() if change == "separate" else instance.join()
         if eager.form() == form:
-            return []
+            return [], False
         try:
             with Judge():
                 right = observe(eager.step, eager.arguments())
         except (Unfit, RuntimeError):  # values that were not judged together, or memory that eager cannot write
-            return []
+            return [], True
         try:
             got = observe(mine.step, mine.arguments())
         except GuardError:
-            return []
+            return [], True
         found = self._compared(right, got, mine, judged=True)
-        return [f"call {change}: {found[0]}", *found[1:]] if found else []
+        return ([f"call {change}: {found[0]}", *found[1:]] if found else []), False
 
 
 def imported(eager: Instance) -> Imported:
