@@ -133,9 +133,8 @@ def test_a_node_that_asks() -> None:
 def test_what_an_operator_looks_at_is_not_asked_by_the_graph() -> None:
     graph = fx.Graph()
     x = graph.placeholder("x")
-    data = graph.call_function(
-        torch._C._autograd._get_data_attr, (x,)
-    )  # what Dynamo makes of x.data; no mode is told of it
+    get_data: Function = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
+    data = graph.call_function(get_data, (x,))  # what Dynamo makes of x.data; no mode is told of it
     graph.output(graph.call_method("mul", (data, 2)))
     executable = compile_program(fx.GraphModule(torch.nn.Module(), graph), (window(2),))
     for start in (2, 3, 0):
