@@ -205,7 +205,7 @@ def test_an_empty_buffer_has_a_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda x: torch.as_strided_scatter(x, torch.zeros(2), [2], [1], 3).as_strided([3], [1], 0), "begins before the memory"),
+        (lambda x: torch.as_strided_scatter(x, torch.zeros(2), [2], [1], 3).as_strided([3], [1], 0), "before the elements of a copy"),
         (lambda x: torch.select_scatter(x.view(3, 2)[:, :1], torch.zeros(3), 1, 0).as_strided([4], [1]), "between the elements"),
         (lambda x: x * torch.select_scatter(x, torch.zeros(()), 0, 1).storage_offset(), "asks where a result of"),
         (lambda x: x * doubled(x).storage_offset(), "not the same at each run"),

@@ -371,3 +371,10 @@ def test_a_graph_that_counts_in_the_storage_of_an_input_needs_the_input_at_its_b
     assert pytree.tree_leaves(served(torch.arange(12.0)))[0].tolist() == [6, 8]
     with pytest.raises(RuntimeError, match="begins at element 2 of it"):
         neuron.run_passes(graph, example_inputs=[torch.arange(12.0)[2:]])
+
+
+def test_an_input_without_elements_keeps_its_order_of_dimensions() -> None:
+    x = torch.empty(0).as_strided((2, 0), (1, 4))
+    graph = make_fx(lambda x: x > x.diagonal(-1, 1, 0), tracing_mode="real")(x)
+    served, _ = neuron.run_passes(graph, example_inputs=[x])
+    assert pytree.tree_leaves(served(x))[0].shape == (2, 0)

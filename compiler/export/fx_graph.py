@@ -333,7 +333,8 @@ def tensor_type(value: SSAValue) -> tuple[torch.dtype, tuple[int, ...]]:
 
 def permuted(window: Geometry) -> list[int]:
     """Dimensions of a dense window from the outermost in memory inwards, as `memory_order` lists their sizes."""
-    return sorted(range(len(window.sizes)), key=lambda i: (-window.strides[i], i))
+    dimensions = range(len(window.sizes))
+    return list(dimensions) if 0 in window.sizes else sorted(dimensions, key=lambda i: (-window.strides[i], i))
 
 
 __all__ = ["FxExporter", "Origin", "permuted", "tensor_type", "value_call"]

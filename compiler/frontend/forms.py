@@ -74,7 +74,9 @@ class Forms:
         if offset != DYNAMIC:
             offset -= base // tensor.element_size()
             if offset < 0:
-                raise UnsupportedError("a view begins before the memory the program was given")
+                raise UnsupportedError(
+                    "a view begins before the memory the program was given", hint="pass the whole tensor as an argument"
+                )
         lazy = ",".join(name for name, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on)
         return self.get(
             tensor.dtype, tuple(map(number, tensor.shape)), tuple(map(number, tensor.stride())), offset, lazy

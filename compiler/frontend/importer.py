@@ -383,7 +383,10 @@ class Importer:
                 else:
                     root = slots[made.source].root
                     if form.offset * form.dtype.itemsize < root.begin and form.offset != DYNAMIC and form.end:
-                        raise UnsupportedError("a view begins before the memory the program was given")
+                        raise UnsupportedError(
+                            "a view begins before the elements of a copy that in eager PyTorch is one of a whole storage",
+                            hint="take the view of the tensor that was copied",
+                        )
                     if form.end > root.bytes != DYNAMIC:
                         raise UnsupportedError(
                             f"{step.properties['target']} reaches byte {form.end} of memory of which the program "

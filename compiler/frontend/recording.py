@@ -6,7 +6,7 @@ What it writes is in terms of slots: the declared operands first, then every res
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,25 +26,33 @@ from compiler.frontend.forms import Form, Forms, Handle, has_gaps, number
 from compiler.frontend.kernel_strides import as_the_kernel_lays_out
 from compiler.frontend.layouts import copies_storage, plain_form
 from compiler.frontend.optimizers import FUSED
+from compiler.frontend.recorded_calls import (
+    RecordedCall,
+    alias_sets,
+    arguments_by_name,
+    draws,
+    renumber,
+    tensors_in,
+    value_form,
+    without_writes,
+)
 from compiler.frontend.schemas import (
     Facts,
     Parameter,
     bind,
     composite,
     counts_from_storage,
-    draws_now,
     expands,
     facts,
     metadata_twin,
     names_window,
-    out_twin,
     overload_name,
     writes_now,
 )
 from compiler.frontend.steps import Expansion, Made, Slot, Step
 from compiler.frontend.subscripts import NodeSubscripts
 from dialects.alias import ResultAlias, effects, results
-from dialects.calls import ValueForm, ValueFormData, ValueOutput
+from dialects.calls import ValueForm
 from dialects.fx import CallOp, ConstantOp, Operand, SymbolOp
 from dialects.types import DYNAMIC, row_major
 
@@ -56,19 +64,6 @@ class _Memory:
     base: int
     bytes: int
     gaps: bool = False
-
-
-@dataclass
-class _Call:
-    """One recorded call while it is turned into a step."""
-
-    positional: list[Attribute] = field(default_factory=list)
-    keywords: dict[str, Attribute] = field(default_factory=dict)
-    operands: list[int] = field(default_factory=list)
-    tensors: list[torch.Tensor | None] = field(default_factory=list)
-    reads: list[int] = field(default_factory=list)
-    writes: list[int] = field(default_factory=list)
-    of_parameter: dict[str, list[int]] = field(default_factory=dict)
 
 
 class Recorder(TorchDispatchMode):
@@ -137,7 +132,7 @@ class Recorder(TorchDispatchMode):
 
     def _dispatched(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         if self._counts and names_window(func):
-            for tensor in _tensors(args):
+            for tensor in tensors_in(args):
                 self._require_no_gaps(func, tensor)
                 if counts_from_storage(func, args, kwargs):
                     self.subscripts.locate(tensor)
@@ -169,13 +164,13 @@ class Recorder(TorchDispatchMode):
             with self:
                 return kwargs[name].copy_(compute(*args, **{k: v for k, v in kwargs.items() if k != name}))
         known = facts(func)
-        if self.stream is not None and _draws(func, known, args, kwargs):
+        if self.stream is not None and draws(func, known, args, kwargs):
             run = random.implementation(func, self.stream, kwargs.get("generator"))
             with self:
                 return run(*args, **kwargs)
-        if known.silent and not writes_now(known, _arguments(func, args, kwargs)):
-            known = _without_writes(func, known)
-        for tensor in _tensors((args, list(kwargs.values()))):
+        if known.silent and not writes_now(known, arguments_by_name(func, args, kwargs)):
+            known = without_writes(func, known)
+        for tensor in tensors_in((args, list(kwargs.values()))):
             self._ensure(tensor)
         result = eager_view(func, args, kwargs) if known.view else None
         if result is None:
@@ -219,10 +214,10 @@ class Recorder(TorchDispatchMode):
         self.steps.append(Step({"data": data}, (), (Made(form, -1, memory.bytes),), op=ConstantOp))
 
     def _record(self, func: OpOverload, known: Facts, args: Any, kwargs: Any, result: Any) -> None:
-        outs = _tensors(result)
+        outs = tensors_in(result)
         if not outs and not any(parameter.writes for parameter in known.parameters):
             return  # sizes, devices, assertions: Python values only
-        call = _Call()
+        call = RecordedCall()
         for parameter, actual in bind(known, args, kwargs):
             self._argument_of(call, parameter, actual)
         if not outs and not call.writes:
@@ -235,7 +230,7 @@ class Recorder(TorchDispatchMode):
         else:
             self._call(func, known, call, outs)
 
-    def _argument_of(self, call: _Call, parameter: Parameter, actual: Any) -> None:
+    def _argument_of(self, call: RecordedCall, parameter: Parameter, actual: Any) -> None:
         first = len(call.operands)
         converted = self._converted(call, actual)
         numbers = [i for i in range(first, len(call.operands)) if call.tensors[i] is not None]
@@ -247,7 +242,7 @@ class Recorder(TorchDispatchMode):
         call.reads += numbers if parameter.reads else []
         call.writes += numbers if parameter.writes else []
 
-    def _converted(self, call: _Call, value: Any) -> Attribute:
+    def _converted(self, call: RecordedCall, value: Any) -> Attribute:
         """An actual argument as an attribute; tensors and numbers known only at run time become operands."""
         if isinstance(value, torch.Tensor):
             call.operands.append(self._slot[id(value)])
@@ -279,10 +274,10 @@ class Recorder(TorchDispatchMode):
             or self.forms.of(tensor, memory.base) is not self._form[slot]
         )
 
-    def _call(self, func: OpOverload, known: Facts, call: _Call, outs: Sequence[torch.Tensor]) -> None:
+    def _call(self, func: OpOverload, known: Facts, call: RecordedCall, outs: Sequence[torch.Tensor]) -> None:
         made: list[Made] = []
         entries: list[ResultAlias] = []
-        sets = _alias_sets(known, func, len(outs))
+        sets = alias_sets(known, func, len(outs))
         later: list[tuple[torch.Tensor, Form, _Memory]] = []
         for out, alias in zip(outs, sets, strict=True):
             same = self._same(out, call, known, alias)
@@ -313,9 +308,9 @@ class Recorder(TorchDispatchMode):
             later.append((out, form, memory))
         for out, form, memory in later:
             self._new_slot(out, form, memory)
-        self._emit(known.name, call, made, entries, _value_form(known, call), known.pointwise)
+        self._emit(known.name, call, made, entries, value_form(known, call), known.pointwise)
 
-    def _same(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> int:
+    def _same(self, out: torch.Tensor, call: RecordedCall, known: Facts, alias: frozenset[str]) -> int:
         """The operand that a result is: the same object, or by the schema the operand it writes."""
         for i, tensor in enumerate(call.tensors):
             if out is tensor:
@@ -329,7 +324,7 @@ class Recorder(TorchDispatchMode):
                             return i
         return -1
 
-    def _lifted(self, out: torch.Tensor, call: _Call, known: Facts, alias: frozenset[str]) -> bool:
+    def _lifted(self, out: torch.Tensor, call: RecordedCall, known: Facts, alias: frozenset[str]) -> bool:
         """Whether the result stands for a constant that the fake mode has taken in (`lift_fresh`)."""
         if not alias or out.untyped_storage()._cdata in self._memory or len(call.operands) != 1:
             return False
@@ -341,7 +336,9 @@ class Recorder(TorchDispatchMode):
         self._memory[out.untyped_storage()._cdata] = self._memory_of[slot]
         return True
 
-    def _viewed(self, call: _Call, known: Facts, alias: frozenset[str], memory: _Memory, func: OpOverload) -> int:
+    def _viewed(
+        self, call: RecordedCall, known: Facts, alias: frozenset[str], memory: _Memory, func: OpOverload
+    ) -> int:
         candidates = [i for i, slot in enumerate(call.operands) if self._memory_of[slot] is memory]
         if not candidates:
             raise UnsupportedError(f"results of {known.name} share memory with each other", hint="clone one of them")
@@ -352,7 +349,7 @@ class Recorder(TorchDispatchMode):
 
     # -- changes of metadata ---------------------------------------------------------------------
 
-    def _change_metadata(self, func: OpOverload, call: _Call, changed: Sequence[torch.Tensor]) -> None:
+    def _change_metadata(self, func: OpOverload, call: RecordedCall, changed: Sequence[torch.Tensor]) -> None:
         for tensor in changed:
             before = self._slot[id(tensor)]
             memory = self._memory.get(tensor.untyped_storage()._cdata)
@@ -375,10 +372,10 @@ class Recorder(TorchDispatchMode):
             slot = call.operands[source]
             self._new_slot(tensor, form, memory)
             if twin is not None and source == 0 and before == call.operands[0]:
-                step, name = _Call(call.positional, call.keywords, call.operands), overload_name(twin)
+                step, name = RecordedCall(call.positional, call.keywords, call.operands), overload_name(twin)
             else:
                 window = [form.sizes, form.strides, form.offset + memory.base // form.dtype.itemsize]
-                step, name = _Call([Operand(0), *map(attribute, window)], {}, [slot]), "aten.as_strided.default"
+                step, name = RecordedCall([Operand(0), *map(attribute, window)], {}, [slot]), "aten.as_strided.default"
                 source = 0
             self._emit(name, step, [Made(form, slot, 0)], [ResultAlias("view", source)], None)
 
@@ -387,10 +384,12 @@ class Recorder(TorchDispatchMode):
         size = number(tensor.untyped_storage().nbytes())
         memory = self._memory[tensor.untyped_storage()._cdata] = _Memory(0, size)
         self._new_slot(tensor, form, memory)
-        call = _Call([attribute(form.sizes), attribute(form.strides)], {"dtype": attribute(form.dtype)}, [])
+        call = RecordedCall([attribute(form.sizes), attribute(form.strides)], {"dtype": attribute(form.dtype)}, [])
         self._emit("aten.empty_strided.default", call, [Made(form, -1, size)], [ResultAlias("fresh")], None)
 
-    def _resize_outputs(self, func: OpOverload, known: Facts, call: _Call, changed: Sequence[torch.Tensor]) -> None:
+    def _resize_outputs(
+        self, func: OpOverload, known: Facts, call: RecordedCall, changed: Sequence[torch.Tensor]
+    ) -> None:
         """`out=` of the wrong size is resized: the call makes a fresh result, and the object is that result."""
         name = overload_name(func)
         twin = known.twin
@@ -421,9 +420,9 @@ class Recorder(TorchDispatchMode):
         made: list[Made] = []
         kept = [i for i in range(len(call.operands)) if i not in outs]
         renumbered = {old: new for new, old in enumerate(kept)}
-        step = _Call(
-            [_renumber(a, renumbered) for a in call.positional],
-            {k: _renumber(a, renumbered) for k, a in call.keywords.items() if k not in twin.drop},
+        step = RecordedCall(
+            [renumber(a, renumbered) for a in call.positional],
+            {k: renumber(a, renumbered) for k, a in call.keywords.items() if k not in twin.drop},
             [call.operands[i] for i in kept],
         )
         step.reads = [renumbered[i] for i in call.reads]
@@ -449,7 +448,7 @@ class Recorder(TorchDispatchMode):
     def _emit(
         self,
         name: str,
-        call: _Call,
+        call: RecordedCall,
         made: Sequence[Made],
         entries: Sequence[ResultAlias],
         value: ValueForm | None,
@@ -483,61 +482,3 @@ class Recorder(TorchDispatchMode):
         if isinstance(out, dict):
             return {name: self._structure(item) for name, item in out.items()}
         return out
-
-
-def _renumber(argument: Attribute, numbers: dict[int, int]) -> Attribute:
-    if isinstance(argument, Operand):
-        return Operand(numbers[argument.data])
-    if isinstance(argument, ArrayAttr):
-        return ArrayAttr([_renumber(item, numbers) for item in argument.data])
-    return argument
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
-
-
-def _draws(func: OpOverload, known: Facts, args: Any, kwargs: Any) -> bool:
-    return random.untagged(func) or (known.random and draws_now(known, _arguments(func, args, kwargs)))
-
-
-def _arguments(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Actual arguments by name, defaults filled in."""
-    named = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
-    named.update({p.name: v for p, v in bind(facts(func), args, kwargs)})
-    return named
-
-
-def _without_writes(func: OpOverload, known: Facts) -> Facts:
-    """The facts of a silent writer in a call that writes its out= operands at most."""
-    outs = [p for p in known.parameters if p.out]
-    parameters = tuple(replace(p, writes=p.out) for p in known.parameters)
-    return replace(known, parameters=parameters, twin=out_twin(func, outs) if outs else None)
-
-
-def _alias_sets(known: Facts, func: OpOverload, count: int) -> list[frozenset[str]]:
-    """The alias sets of each result tensor; a list result has one for all its elements."""
-    if len(known.returns) == count:
-        return list(known.returns)
-    everything = frozenset().union(*known.returns) if known.returns else frozenset()
-    return [everything] * count
-
-
-def _value_form(known: Facts, call: _Call) -> ValueForm | None:
-    twin = known.twin
-    if twin is None or not call.writes:
-        return None
-    outputs: list[ValueOutput] = []
-    for kind, which in twin.outputs:
-        if kind == "result":
-            outputs.append(ValueOutput("result", int(which)))
-            continue
-        numbers = call.of_parameter.get(str(which), [])
-        if len(numbers) != 1:
-            return None
-        outputs.append(ValueOutput("write", numbers[0]))
-    return ValueForm(ValueFormData(twin.target, tuple(outputs), twin.drop))

@@ -330,8 +330,9 @@ class Fx(Beside):
         yield "", replace(Instance.of(program), call=served(program), guarded=False)
 
     def is_refused(self, program: Program) -> bool:
-        """Inputs of a pure graph are independent, and a result is all of an input or none of it."""
-        return program.order_dependent or writes_elsewhere(program)
+        """Inputs of a pure graph are independent, and a result is all of an input or none of it; a host checks no places."""
+        inside = program.counts and any(t.storage_offset() for t in program.make_arguments())
+        return program.order_dependent or writes_elsewhere(program) or inside
 
 
 MODES: dict[str, Mode] = {
