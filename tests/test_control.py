@@ -515,3 +515,17 @@ def test_where_nobody_sees_the_other_memory_either_may_be_written() -> None:
         mine, theirs = X.clone(), X.clone()
         assert agree(compiler.compile(stored_back, (mine, flag))(mine, flag), stored_back(theirs, flag))
         assert agree(mine, theirs)
+
+
+def test_a_loop_that_writes_what_it_is_given_to_carry_is_refused() -> None:
+    """In a captured graph the first round would see the writes in what it carries, and no other."""
+
+    def program(a: torch.Tensor) -> Any:
+        def body(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            a[:1].fill_(2)
+            return i + 1, torch.maximum(x, a)
+
+        return while_loop(lambda i, x: i < 2, body, (torch.tensor(0), a))
+
+    with pytest.raises(compiler.UnsupportedError, match="writes memory of a tensor that it is given to carry"):
+        compiler.compile(program, (torch.ones(2, 3),))

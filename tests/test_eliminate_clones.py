@@ -625,3 +625,14 @@ class Recorder(torch.fx.Interpreter):
         if isinstance(result, torch.Tensor):
             self.seen[n] = result
         return result
+
+
+def test_operands_of_one_node_of_several_operators_stay_apart() -> None:
+    def program(a: torch.Tensor) -> None:
+        first, second = a.clone(), a.clone()
+        torch._foreach_copy_([first, second], [second.clone(), a])
+
+    graph = make_fx(program)(torch.ones(2))
+    report = eliminate_clones(graph)
+    (written,) = [node.args[0] for node in graph.graph.nodes if node.target is torch.ops.aten._foreach_copy_.default]
+    assert len(set(written)) == 2 and len(report.removed) == 1

@@ -408,3 +408,12 @@ def test_attention_of_half_precision_rounds(dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(seed)
         inputs = tuple(torch.randn(1, 2, 5, 8, generator=generator).to(dtype) for _ in range(3))
         compiler.compile(lambda q, k, v: attention(q, k, v, is_causal=True), inputs, validate=True)
+
+
+def test_a_program_that_fails_on_what_its_first_call_left() -> None:
+    def counts_down(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result = y // x
+        x.sub_(1)
+        return result
+
+    compiler.compile(counts_down, (torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.int64)), validate=True)

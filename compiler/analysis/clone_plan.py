@@ -13,7 +13,7 @@ from typing import Literal
 from xdsl.dialects.func import FuncOp
 
 from compiler.analysis.alias import AliasAnalysis, Root, argument_attributes
-from compiler.analysis.conflicts import Conflict, Judge
+from compiler.analysis.conflicts import Conflict, Judge, Unit
 from compiler.analysis.copies import CLONE, Objection, find_copies
 from compiler.analysis.interference import Copy, Interference
 from compiler.analysis.layout_conflicts import LaidOut, LayoutJudge
@@ -48,9 +48,11 @@ def plan_clones(
     objective: Objective = "bytes",
     objection: Objection = lambda op, source, result: "",
     laid_out: LaidOut = lambda op, windows: False,
+    unit: Unit = lambda op: op,
 ) -> ClonePlan:
     """Decide on every copy of the function. `objective` counts bytes moved, or copying operators (then bytes decide, and
-    fills of fresh memory by `copy_` count by their bytes only). `laid_out` is what the caller knows of strides of results."""
+    fills of fresh memory by `copy_` count by their bytes only). `laid_out` is what the caller knows of strides of results, `unit` which ops
+    are one call of the caller's."""
     analysis = AliasAnalysis(function)
     copies, refusals = find_copies(analysis, objection)
     reasons: dict[HandleCall, Remark] = {}
@@ -59,7 +61,7 @@ def plan_clones(
     weights = _weights(copies, objective)
     standing: list[tuple[Conflict, frozenset[HandleCall]]] = []
     while True:
-        kept, conflicts, refused = _settle(analysis, copies, weights, reasons, laid_out)
+        kept, conflicts, refused = _settle(analysis, copies, weights, reasons, laid_out, unit)
         against: dict[int, Conflict] = {}
         for conflict in sorted(conflicts, key=lambda c: len(c.clause.keep)):
             for number in conflict.clause.keep & kept:
@@ -98,6 +100,7 @@ def _settle(
     weights: list[int],
     reasons: dict[HandleCall, Remark],
     laid_out: LaidOut,
+    unit: Unit,
 ) -> tuple[frozenset[int], list[Conflict], dict[int, str]]:
     """The copies to keep, the conflicts that say why, and the copies that cannot be judged beside these.
 
@@ -113,7 +116,7 @@ def _settle(
             reasons.setdefault(copy.op, _remark(copy, conflict))
         if not alone:
             break
-    judge = Judge(interference, given, donated)
+    judge = Judge(interference, given, donated, unit)
     clauses: dict[Clause, Conflict] = {c.clause: c for c in conflicts}
     selection = Selection(weights)
     selection.add(clauses)

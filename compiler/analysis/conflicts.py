@@ -9,7 +9,7 @@ So conflicts are clauses over copies that hold whatever else is decided.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,9 @@ from compiler.analysis.alias import Root, argument_attributes
 from compiler.analysis.interference import Atoms, Class, Copy, Interference, Touch, count, element_size, listed, within
 from compiler.analysis.selection import Clause
 from dialects.calls import HandleCall
+
+Unit = Callable[[Operation], object]
+"""What an op is a part of, together with others, for whoever runs the program."""
 
 OVERWRITING = frozenset({"aten.copy_.default"})
 """Operators whose written operand ends up with the elements of the other operand, index by index."""
@@ -50,10 +53,17 @@ class Judge:
             memory with them.
         donated: those of them that the caller gives up. Their contents count only where the program changes them; where
             it does not, one result may live there.
+        unit: ops of one unit are one call, with the operands of all of them.
     """
 
-    def __init__(self, interference: Interference, given: frozenset[Root], donated: frozenset[Root]):
-        self.interference = interference
+    def __init__(
+        self,
+        interference: Interference,
+        given: frozenset[Root],
+        donated: frozenset[Root],
+        unit: Unit = lambda op: op,
+    ):
+        self.interference, self.unit = interference, unit
         self.given, self.donated = given, donated
         self.analysis = interference.analysis
         self.argument_attributes = argument_attributes(self.analysis.function)
@@ -97,15 +107,22 @@ class _Run:
             self.first[root] = self.writer[root].copy()
 
     def conflicts(self) -> list[Conflict]:
+        unit: object = None
+        before: list[Touch] = []  # of earlier ops of the unit
         for _, op, copy, touched in self.one.steps:
             if copy is not None:
                 self._copy(copy)
                 continue
+            if unit is not self.judge.unit(op):
+                unit, before = self.judge.unit(op), []
+            if before:
+                self._operands(op, before, touched)
+            before += touched
             for touch in touched:
                 if touch.reads or touch.partial or self.one.vague or touch.root in self.one.folded:
                     self._read(touch.root, self._atoms(touch), op)
             if len(touched) > 1:
-                self._operands(op, touched)
+                self._operands(op, touched, touched)
             for touch in touched:
                 if touch.writes:
                     self._write(op, touch, touched)
@@ -268,27 +285,29 @@ class _Run:
         walked = tuple(0 if n == 1 else s for n, s in zip(window.sizes, window.strides, strict=True))
         return where.element, where.lazy, window.sizes, walked, window.offset
 
-    def _operands(self, op: Operation, touched: list[Touch]) -> None:
-        """An op that writes memory must not get it as another operand, unless it goes element by element."""
+    def _operands(self, op: Operation, ones: list[Touch], others: list[Touch]) -> None:
+        """A call that writes memory must not get it as another operand, unless it goes element by element."""
         by_top: dict[Root, list[Touch]] = {}
-        for touch in touched:
+        for touch in others:
             by_top.setdefault(self.top[touch.root], []).append(touch)
-        for top, mine in by_top.items():
-            if top not in self.joint or not any(touch.writes for touch in mine):
+        written = {self.top[touch.root] for touch in (*ones, *others) if touch.writes}
+        for first in ones:
+            top, named = self.top[first.root], 0
+            if top not in self.joint or top not in written:
                 continue
-            for i, first in enumerate(mine):
-                named = 0
-                for second in mine[i + 1 :]:
-                    if named >= self.limit:
-                        break
-                    if self._clash(op, first, second):
-                        self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
-                        named += 1
+            beside = by_top.get(top, ())
+            for second in beside[beside.index(first) + 1 :] if ones is others else beside:
+                if named >= self.limit:
+                    break
+                if self._clash(op, first, second, alone=ones is others):
+                    self._add("operands", Clause(self.tree.path(first.root, second.root)), op, op)
+                    named += 1
 
-    def _clash(self, op: Operation, first: Touch, second: Touch) -> bool:
+    def _clash(self, op: Operation, first: Touch, second: Touch, alone: bool) -> bool:
         if not (first.writes or second.writes) or first.root == second.root or not self._meet(first, second):
             return False
-        if not (first.writes and second.writes) and isinstance(op, HandleCall) and op.pointwise is not None:
+        pointwise = alone and isinstance(op, HandleCall) and op.pointwise is not None
+        if pointwise and not (first.writes and second.writes):
             window = self._window(first)
             return window is None or window != self._window(second)
         return True

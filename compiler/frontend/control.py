@@ -126,8 +126,20 @@ def _with_row(stack: torch.Tensor, place: torch.Tensor, row: torch.Tensor) -> to
 def _loop(importer: Importer, carried: Sequence[Any], condition: Body, body: Body) -> Any:
     initial = [_handle(value) for value in carried]
     forms = [_fresh(importer, handle.form) for handle in initial]
+    roots = {handle.root for handle in initial}
+    written = {root: root.written for root in roots}
+    for root in roots:
+        root.written = False
     tested, first, _ = _region(importer, forms, condition)
     given, second, yielded = _region(importer, forms, body)
+    if any(
+        root.written for root in roots
+    ):  # in PyTorch the first round, and no other, sees the writes in what it carries
+        raise UnsupportedError(
+            "a loop writes memory of a tensor that it is given to carry", hint="give it a clone of the tensor to carry"
+        )
+    for root in roots:
+        root.written = written[root]
     for form, handle in zip(forms, yielded, strict=True):
         if (form.dtype, form.sizes) != (handle.form.dtype, handle.form.sizes):
             raise UnsupportedError(

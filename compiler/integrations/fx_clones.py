@@ -110,6 +110,9 @@ def eliminate_clones(
     def objection(op: HandleCall, source: SSAValue, result: SSAValue) -> str:
         return _objection(op, source, result, imported)
 
+    def unit(op: Operation) -> object:
+        return imported.node_of.get(op, op)
+
     if hoist_reads:
         plan, moves = plan_with_hoisting(
             imported.function,
@@ -117,12 +120,13 @@ def eliminate_clones(
             objection,
             lambda op: _node_is(op, imported) and not imported.reshaped,
             pointwise_result_stays,
+            unit,
         )
         for move in moves:
             for op in move.ops:
                 imported.node_of[move.before].prepend(imported.node_of[op])
     else:
-        plan = plan_clones(imported.function, objective, objection, pointwise_result_stays)
+        plan = plan_clones(imported.function, objective, objection, pointwise_result_stays, unit)
     editor = _Editor(graph, imported)
     edits = [editor.edit(copy) for copy in plan.removed]
     outcome = apply_plan(imported.function, plan)

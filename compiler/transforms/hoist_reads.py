@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 
 from compiler.analysis.alias import AliasAnalysis, relate
 from compiler.analysis.clone_plan import ClonePlan, Objective, plan_clones
+from compiler.analysis.conflicts import Unit
 from compiler.analysis.copies import Objection
 from compiler.analysis.interference import touches
 from compiler.analysis.layout_conflicts import LaidOut
@@ -39,12 +40,13 @@ def plan_with_hoisting(
     objection: Objection = lambda op, source, result: "",
     movable: Callable[[Operation], bool] = lambda op: True,
     laid_out: LaidOut = lambda op, windows: False,
+    unit: Unit = lambda op: op,
 ) -> tuple[ClonePlan, tuple[Move, ...]]:
     """Plan with reads moved where that lowers the cost; the moves are made in the function.
 
     `movable` says which ops the caller can move, and move others above.
     """
-    first = best = plan_clones(function, objective, objection, laid_out)
+    first = best = plan_clones(function, objective, objection, laid_out, unit)
     original = tuple(function.body.block.ops)
     moves: list[Move] = []
     useful = 0
@@ -54,7 +56,7 @@ def plan_with_hoisting(
         if not found:
             break
         moves += found
-        plan = plan_clones(function, objective, objection, laid_out)
+        plan = plan_clones(function, objective, objection, laid_out, unit)
         if plan.cost < best.cost:
             best, useful = plan, len(moves)
     still = {op for op, _ in best.kept}
@@ -62,7 +64,7 @@ def plan_with_hoisting(
     _reorder(function, original)
     for move in chosen:
         _apply(move)
-    return (plan_clones(function, objective, objection, laid_out) if moves else first), tuple(chosen)
+    return (plan_clones(function, objective, objection, laid_out, unit) if moves else first), tuple(chosen)
 
 
 def _moves(plan: ClonePlan, movable: Callable[[Operation], bool]) -> list[Move]:

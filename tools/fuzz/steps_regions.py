@@ -51,9 +51,10 @@ def _effect(d: Draft, result: str, allowed: bool = True) -> str:
 
 
 def _stands_alone(d: Draft, operands: tuple[str, ...]) -> bool:
-    """Whether a loop may write: PyTorch refuses one that is given another tensor on memory that it writes."""
+    """Whether a loop may write: one that is given another tensor on memory that it writes is refused, or carries that memory."""
     memories = {name: d.names[name].untyped_storage()._cdata for name in operands}
-    return all(memory != memories[operands[2]] for name, memory in memories.items() if name != operands[2])
+    others = [memory for name, memory in memories.items() if name != operands[2]]
+    return memories[operands[2]] not in (*others, memories[operands[0]])
 
 
 def _question(d: Draft) -> str:
