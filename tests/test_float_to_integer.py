@@ -45,6 +45,9 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a sum": lambda x: x.view(4, 9).sum(0, dtype=torch.int16),
     "a sum without NaN": lambda x: x.view(4, 9).nansum(0, dtype=torch.int32),
     "a running sum": lambda x: x.cumsum(0, dtype=torch.int64),
+    "steps of a scale for each channel": lambda x: torch.fake_quantize_per_channel_affine(
+        x.view(4, 9), torch.tensor([0.1, 0.2, 0.3, 1.0]), torch.arange(4, dtype=torch.int32), 0, 0, 255
+    ),
     "of complex numbers": lambda x: torch.complex(x, x).to(torch.int32),
 }  # fmt: skip
 
