@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+import compiler
 from compiler.errors import UnsupportedError
 from compiler.frontend.capture import capture
 from compiler.frontend.importer import import_graph
@@ -147,3 +148,17 @@ def test_every_replacement_comes_from_the_line_of_its_call() -> None:
     Decompose().apply(Context(), module)
     replaced = [op for op in module.walk() if isinstance(op, ValueCallOp)]
     assert replaced and all(op.location == location for op in replaced)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_places_of_an_image_that_are_no_numbers(mode: str, padding: str, align: bool) -> None:
+    odd = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.9, 0.3, 3.0])
+    given = image(1, 2, 3, 4), torch.cartesian_prod(odd, odd).view(1, 6, 6, 2)
+
+    def program(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return F.grid_sample(x, grid, mode, padding, align)
+
+    got = compiler.compile(program, given)(*given)
+    torch.testing.assert_close(got, program(*given), rtol=1e-5, atol=1e-5, equal_nan=True)

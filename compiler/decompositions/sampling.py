@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
 from compiler.decompositions import decomposition
 
@@ -30,6 +31,19 @@ def _source(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
     if padding == 2:
         x = _reflected(x, 0, 2 * (size - 1)) if align else _reflected(x, -1, 2 * size - 1)
     return x.clamp(0, size - 1) if padding else x
+
+
+@decomposition("grid_sampler_2d.default")
+def grid_sampler_2d(image: Tensor, grid: Tensor, interpolation: int, padding: int, align: bool) -> Tensor:
+    """PyTorch's own, and what it leaves open: NaN, and infinity where it is reflected, count as -1. Outside of the image, mode 0
+    weighs zeros, by NaN there."""
+    if interpolation != 2 and padding:
+        odd = grid.isnan() if padding == 1 else ~grid.isfinite()
+        grid = torch.where(odd, -1.0, grid)
+    sampled = decomposition_table[torch.ops.aten.grid_sampler_2d.default](image, grid, interpolation, padding, align)
+    if interpolation or padding:
+        return sampled
+    return torch.where(grid.isfinite().all(-1).unsqueeze(1), sampled, torch.nan)
 
 
 @decomposition("grid_sampler_3d.default")
