@@ -162,3 +162,16 @@ def test_places_of_an_image_that_are_no_numbers(mode: str, padding: str, align: 
 
     got = compiler.compile(program, given)(*given)
     torch.testing.assert_close(got, program(*given), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_places_of_a_volume_that_are_no_numbers(mode: str, padding: str) -> None:
+    odd = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.3])
+    given = image(1, 2, 2, 3, 4), torch.cartesian_prod(odd, odd, odd).view(1, 4, 4, 4, 3)
+
+    def program(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return torch.stack([F.grid_sample(x, grid, mode, padding, align) for align in (False, True)])
+
+    got = compiler.compile(program, given)(*given)
+    torch.testing.assert_close(got, program(*given), rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -26,11 +26,12 @@ def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
 
 
 def _source(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
-    """The pixel coordinate of a grid value, by the padding mode: 0 zeros, 1 border, 2 reflection."""
+    """The pixel coordinate of a grid value, by the padding mode: 0 zeros, 1 border, 2 reflection. What is no number lies outside,
+    or at the last pixel."""
     x = _unnormalised(x, size, align)
     if padding == 2:
         x = _reflected(x, 0, 2 * (size - 1)) if align else _reflected(x, -1, 2 * size - 1)
-    return x.clamp(0, size - 1) if padding else x
+    return torch.where(x.isnan(), size - 1.0, x.clamp(0, size - 1)) if padding else torch.where(x.isfinite(), x, -2.0)
 
 
 @decomposition("grid_sampler_2d.default")
