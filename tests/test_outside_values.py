@@ -30,7 +30,7 @@ def test_elements_do_not_leave_the_program(program: Callable[[torch.Tensor], tor
 
 
 def test_addresses_are_not_known() -> None:
-    with pytest.raises(compiler.UnsupportedError, match="data_ptr gives an address"):
+    with pytest.raises(compiler.UnsupportedError, match="data_ptr looks at addresses"):
         compiler.compile(lambda x, y: x if x.data_ptr() == y.data_ptr() else y, (torch.ones(3), torch.ones(3)))
 
 
