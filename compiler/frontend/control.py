@@ -132,9 +132,8 @@ def _loop(importer: Importer, carried: Sequence[Any], condition: Body, body: Bod
         root.written = False
     tested, first, _ = _region(importer, forms, condition)
     given, second, yielded = _region(importer, forms, body)
-    if any(
-        root.written for root in roots
-    ):  # in PyTorch the first round, and no other, sees the writes in what it carries
+    if any(root.written for root in roots):
+        # In PyTorch the first round, and no other, sees the writes in what it carries.
         raise UnsupportedError(
             "a loop writes memory of a tensor that it is given to carry", hint="give it a clone of the tensor to carry"
         )

@@ -162,8 +162,8 @@ class Expander:
 
 
 class Signature:
-    """What an expansion depends on beside offsets: plain arguments by type and value, operands by shape, identity, and
-    shared root."""
+    """What an expansion depends on beside offsets: plain arguments by type and value, operands by shape, identity, shared
+    root, and where that begins, ends and has gaps."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
